@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package synchronizer
+
+// DropReason says why something was not carried. Every drop is counted under
+// its reason in synchronizer_drops_total and named in a log line; the page
+// docs/drops.md is generated from DropReasons.
+type DropReason string
+
+// The reasons.
+const (
+	DropMalformed      DropReason = "malformed"
+	DropUnknownEvent   DropReason = "unknown_event"
+	DropTooDeep        DropReason = "too_deep"
+	DropTooLarge       DropReason = "too_large"
+	DropNotConfigured  DropReason = "kind_not_configured"
+	DropUnsupported    DropReason = "unsupported"
+	DropUnreadable     DropReason = "unreadable_object"
+	DropNoClient       DropReason = "client_not_connected"
+	DropBacklog        DropReason = "client_backlog_full"
+	DropDisconnected   DropReason = "client_disconnected"
+	DropStale          DropReason = "stale"
+	DropForeign        DropReason = "identity_mismatch"
+	DropDeadLetter     DropReason = "dead_letter"
+	DropPatchBase      DropReason = "patch_not_applicable"
+	DropNotAMessage    DropReason = "text_frame"
+	DropSuperfluousGet DropReason = "object_gone"
+)
+
+// DropReasons is the one table of reasons, with what each means and what heals
+// it.
+var DropReasons = []struct {
+	Reason DropReason
+	Where  string
+	Means  string
+}{
+	{DropMalformed, "link, ingester", "a frame or record that is not what the protocol says: not JSON, wrong types, no kind. The sender has a fault; nothing else is affected"},
+	{DropUnknownEvent, "link, ingester", "an event that this version does not know; ignored, as the protocol asks"},
+	{DropTooDeep, "link, server", "a message whose depth is above 8: the chain of answers ends here"},
+	{DropTooLarge, "link, server", "a message above the configured maximum; the connection stays up. Raise inCluster.maxObjectBytes or exclude the object"},
+	{DropNotConfigured, "client", "the backend spoke of a kind that inCluster.resources does not list"},
+	{DropUnsupported, "client", "an event that this version of the client does not act on"},
+	{DropUnreadable, "client", "an object whose body could not be read or transformed; it counts as present"},
+	{DropNoClient, "server", "a record for a cluster that is not connected to this server; another server may have it"},
+	{DropBacklog, "server", "the client did not read and its backlog was full; the next reconciliation repairs it"},
+	{DropDisconnected, "server", "the client left before the message was written"},
+	{DropStale, "ingester", "older than what the store holds; nothing is lost"},
+	{DropForeign, "ingester", "account or cluster of the payload disagree with the record's properties"},
+	{DropDeadLetter, "ingester", "a record that can never be stored; it is kept on the dead-letter topic"},
+	{DropPatchBase, "ingester", "a patch that does not fit what is stored; the whole object was asked for"},
+	{DropNotAMessage, "link", "a text frame; only binary frames carry messages"},
+	{DropSuperfluousGet, "client", "the backend asked for an object that no longer exists; its deletion is reported on its own"},
+}
+
+// DropFunc counts one drop and names it. What is for people ("apps/v1/deployments
+// default/web") and never holds a body or a secret. It must not block.
+type DropFunc func(reason DropReason, what string)

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package synchronizer
+
+import (
+	"context"
+	"time"
+)
+
+// Store is the database as the ingester writes it. What a row becomes is decided
+// by the ingester; the store gives transactions, locks and exact bytes, so that
+// every database behaves the same.
+type Store interface {
+	// Update runs fn in one write transaction and commits it durably if fn returns
+	// nil. Deadlocks and serialization failures are retried, so fn may run more
+	// than once and must not keep anything of an earlier run. Several goroutines
+	// may call it; fn runs in the caller's. An error that wraps ErrInvalid is a
+	// fault of the data (find the record by bisecting); every other error is the
+	// database's: nothing was written, try again.
+	Update(ctx context.Context, fn func(Tx) error) error
+
+	// Close waits for running transactions and closes the database.
+	Close() error
+}
+
+// Tx is one write transaction. It is used by one goroutine and not after fn has
+// returned.
+type Tx interface {
+	// Generations returns the generation of each source, giving a source that the
+	// store sees for the first time its cluster's next one, in the order of the
+	// slice. A cluster that is not known is created.
+	Generations(ctx context.Context, sources []ClusterSource) ([]int64, error)
+
+	// Rows reads and locks the rows of the keys; the result has one entry per key,
+	// at the same place, nil if there is no row. Tombstones are rows. Body is
+	// filled only where bodies[i] is true. No key stands twice.
+	Rows(ctx context.Context, keys []ObjectKey, bodies []bool) ([]*Row, error)
+
+	// Write inserts or replaces rows, with their labels and one entry each in the
+	// change feed. No key stands twice, and every row that exists was locked by
+	// Rows before. UpdatedAt is set by the caller.
+	Write(ctx context.Context, rows []Row) error
+
+	// SeeClients notes what servers report of connected clients.
+	SeeClients(ctx context.Context, seen []ClientSeen) error
+}
+
+// ClusterSource is one sender of one cluster.
+type ClusterSource struct {
+	ClusterID
+	Source string
+}
+
+// ClientSeen is what a server reports of a client.
+type ClientSeen struct {
+	ConnectedClient
+	At time.Time
+}
+
+// Row is what the backend knows of one object.
+type Row struct {
+	Key             ObjectKey
+	UID             string
+	ResourceVersion string // the object's own text
+	// Checksum is checksum v1 of Body; Offered is the checksum of the last
+	// NewChecksum that led to Body, if it was another one (a stock client's).
+	Checksum string
+	Offered  string
+	// Order is that of the message that made the row what it is.
+	Order     Order
+	UpdatedAt time.Time
+	// DeletedAt is set in a tombstone, which has no body.
+	DeletedAt time.Time
+	// State is empty, or "not carried: <reason>".
+	State string
+	Body  []byte // exact bytes, as the client sent them
+}
+
+// Deleted reports whether the row is a tombstone.
+func (r *Row) Deleted() bool { return !r.DeletedAt.IsZero() }
+
+// Reader is the database as people read it. Every query is bound to one account
+// unless the caller may see all (empty Account).
+type Reader interface {
+	// Clusters lists clusters, ordered by account and name, with their kinds.
+	Clusters(ctx context.Context, id ClusterID) ([]ClusterStatus, error)
+	// Objects lists rows in the order (account, cluster, group, version, resource,
+	// namespace, name).
+	Objects(ctx context.Context, q ObjectQuery) (ObjectPage, error)
+	// Object reads one row with its body; ErrNotFound if there is none. A tombstone
+	// is found.
+	Object(ctx context.Context, key ObjectKey) (*Row, error)
+}
+
+// ClusterStatus is one cluster and what is stored of it.
+type ClusterStatus struct {
+	ClusterID
+	Client    ConnectedClient // the newest connection
+	FirstSeen time.Time
+	LastSeen  time.Time // last report of a server about a connection
+	Kinds     []KindStatus
+}
+
+// KindStatus is one kind of one cluster.
+type KindStatus struct {
+	Kind       Kind
+	Objects    int64 // without tombstones
+	LastChange time.Time
+}
+
+// ObjectQuery selects rows. Empty fields do not restrict; a list means any of
+// its members.
+type ObjectQuery struct {
+	Account      string
+	Clusters     []string
+	Groups       []string // "core" stands for the empty group
+	Versions     []string
+	Resources    []string
+	Namespaces   []string // "-" stands for cluster-scoped
+	Names        []string
+	NamePrefix   string
+	Labels       []LabelRequirement // all of them
+	Deleted      bool               // tombstones too
+	UpdatedSince time.Time
+	Full         bool   // with bodies
+	Limit        int    // at most so many rows; 0 = 100, more than 10,000 is refused
+	Continue     string // of the page before; opaque
+}
+
+// LabelRequirement is one term of a label selector.
+type LabelRequirement struct {
+	Key      string
+	Operator LabelOperator
+	Values   []string
+}
+
+// LabelOperator is how a term of a label selector compares.
+type LabelOperator uint8
+
+// The operators of label selectors, as Kubernetes defines them.
+const (
+	LabelIn LabelOperator = iota + 1
+	LabelNotIn
+	LabelExists
+	LabelNotExists
+)
+
+// ObjectPage is a part of a list; Continue is empty on the last one.
+type ObjectPage struct {
+	Rows     []Row
+	Continue string
+}
+
+// Credentials keeps access keys of clients and tokens of readers, hashed.
+type Credentials interface {
+	// AccessKey finds a key by the hash of its secret; ErrNotFound if there is none
+	// or it was revoked.
+	AccessKey(ctx context.Context, hash [32]byte) (AccessKey, error)
+	AddAccessKey(ctx context.Context, hash [32]byte, key AccessKey) error
+	// APIToken and AddAPIToken are the same for tokens.
+	APIToken(ctx context.Context, hash [32]byte) (APIToken, error)
+	AddAPIToken(ctx context.Context, hash [32]byte, token APIToken) error
+}
+
+// AccessKey lets clients of an account connect, of one cluster if Cluster is set.
+type AccessKey struct {
+	Account string
+	Cluster string
+	Created time.Time
+}
+
+// APIToken lets a person or program read (and later command) an account; an
+// empty account means all.
+type APIToken struct {
+	Account string
+	Cluster string
+	Scope   string // "read", "command" or "admin"
+	Created time.Time
+}
