@@ -56,7 +56,9 @@ type RetryAfterError struct {
 	Err   error
 }
 
-func (e *RetryAfterError) Error() string { return e.Err.Error() + " (retry after " + e.After.String() + ")" }
+func (e *RetryAfterError) Error() string {
+	return e.Err.Error() + " (retry after " + e.After.String() + ")"
+}
 
 // Unwrap gives the cause.
 func (e *RetryAfterError) Unwrap() error { return e.Err }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// logLevels are the values of KS_LOGGER_LEVEL; those of the field map to the
+// four of slog.
+var logLevels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "success": slog.LevelInfo, "": slog.LevelInfo,
+	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError,
+}
+
+// NewLogger makes the process's logger. Level and name are the values of
+// KS_LOGGER_LEVEL and KS_LOGGER_NAME: "json" (or "zap", as the field calls its
+// JSON logger) writes JSON lines, everything else text. An unknown level is
+// reported and read as info.
+func NewLogger(w io.Writer, level, name string) *slog.Logger {
+	lvl, known := logLevels[strings.ToLower(level)]
+	opts := &slog.HandlerOptions{Level: lvl}
+	var h slog.Handler = slog.NewTextHandler(w, opts)
+	if n := strings.ToLower(name); n == "json" || n == "zap" {
+		h = slog.NewJSONHandler(w, opts)
+	}
+	log := slog.New(h)
+	if !known {
+		log.Warn(fmt.Sprintf("KS_LOGGER_LEVEL %q is not known: using info", level))
+	}
+	return log
+}

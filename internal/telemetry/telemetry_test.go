@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"synchronizer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Every drop is counted; a flood is not a flood of log lines, and the line after
+// it says how many are missing.
+func TestDropsAreCountedAndNamed(t *testing.T) {
+	var out bytes.Buffer
+	d := NewDrops(prometheus.NewRegistry(), NewLogger(&out, "info", ""))
+	now := time.Unix(0, 0)
+	d.now = func() time.Time { return now }
+	for range 1000 {
+		d.Drop(synchronizer.DropTooLarge, "apps/v1/deployments default/web")
+	}
+	require.Equal(t, 1000.0, testutil.ToFloat64(d.counter.WithLabelValues("too_large")))
+	require.Equal(t, dropWindowLines, strings.Count(out.String(), "default/web"))
+
+	now = now.Add(dropWindowLength)
+	d.Drop(synchronizer.DropTooLarge, "apps/v1/deployments default/web")
+	require.Contains(t, out.String(), "notLogged=990")
+}
+
+func TestEveryReasonIsExplained(t *testing.T) {
+	seen := map[synchronizer.DropReason]bool{}
+	for _, r := range synchronizer.DropReasons {
+		require.NotEmpty(t, r.Means, r.Reason)
+		require.NotEmpty(t, r.Where, r.Reason)
+		require.False(t, seen[r.Reason], "%s stands twice", r.Reason)
+		seen[r.Reason] = true
+	}
+}
+
+func TestHealthRoutes(t *testing.T) {
+	ready := errors.New("database is away")
+	reg := NewRegistry()
+	NewDrops(reg, NewLogger(io.Discard, "", ""))
+	h := Health{Registry: reg, Ready: func() error { return ready }}.Handler()
+
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	code, _ := get("/healthz")
+	require.Equal(t, 200, code)
+	code, text := get("/readyz")
+	require.Equal(t, 503, code)
+	require.Contains(t, text, "database is away")
+	ready = nil
+	code, _ = get("/readyz")
+	require.Equal(t, 200, code)
+	_, text = get("/metrics")
+	require.Contains(t, text, `synchronizer_drops_total{reason="too_large"} 0`)
+}
+
+func TestListenNamesTheKeyOfABusyPort(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", "backend.listen")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	_, err = Listen(t.Context(), l.Addr().String(), "backend.listen")
+	require.ErrorContains(t, err, "backend.listen")
+	require.ErrorContains(t, err, "address already in use")
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", "api.listen")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, l, http.NotFoundHandler(), time.Second) }()
+	resp, err := http.Get("http://" + l.Addr().String())
+	require.NoError(t, err)
+	_ = resp.Body.Close()
+	cancel()
+	require.NoError(t, <-done)
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestUnknownLogLevelIsSaid(t *testing.T) {
+	var out bytes.Buffer
+	NewLogger(&out, "loud", "json").Info("hello")
+	require.Contains(t, out.String(), "loud")
+	require.Contains(t, out.String(), `"msg":"hello"`)
+}
