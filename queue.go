@@ -39,6 +39,11 @@ type Record struct {
 	// Properties are few (about 15), in no order; names are unique.
 	Properties []Property
 	Payload    []byte
+	// Partition and Position say where the broker keeps a consumed record; an
+	// adapter fills them in Next, Publish ignores them. They order records that
+	// carry no stamp (those of a server in the field).
+	Partition string
+	Position  uint64
 }
 
 // Property returns the value of the named property, or "".

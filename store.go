@@ -37,8 +37,9 @@ type Tx interface {
 	Rows(ctx context.Context, keys []ObjectKey, bodies []bool) ([]*Row, error)
 
 	// Write inserts or replaces rows, with their labels and one entry each in the
-	// change feed. No key stands twice, and every row that exists was locked by
-	// Rows before. UpdatedAt is set by the caller.
+	// change feed; of a Touched row only Order and Offered, and no entry. No key
+	// stands twice, and every row that exists was locked by Rows before. UpdatedAt
+	// is set by the caller.
 	Write(ctx context.Context, rows []Row) error
 
 	// SeeClients notes what servers report of connected clients.
@@ -74,6 +75,9 @@ type Row struct {
 	// State is empty, or "not carried: <reason>".
 	State string
 	Body  []byte // exact bytes, as the client sent them
+	// Touched marks a row given to Write whose object is as it was: a newer
+	// statement has only confirmed it. Body may be nil then.
+	Touched bool
 }
 
 // Deleted reports whether the row is a tombstone.
