@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"synchronizer"
+)
+
+// The JSON payloads of the field. The order of the members is the recorded one.
+
+type objectPayload struct {
+	BaseObject      *[]byte `json:"baseObject,omitempty"` // Get only; see getPayload
+	Checksum        *string `json:"checksum,omitempty"`   // Put, Patch, Verify
+	Cluster         string  `json:"cluster"`
+	Account         string  `json:"account"`
+	Depth           int     `json:"depth"`
+	Kind            string  `json:"kind"`
+	MsgID           string  `json:"msgId"`
+	Name            string  `json:"name"`
+	Namespace       string  `json:"namespace"`
+	Patch           *[]byte `json:"patch,omitempty"` // Put, Patch
+	ResourceVersion zero    `json:"resourceVersion"`
+}
+
+// getPayload is an objectPayload whose baseObject is there even if it is null.
+type getPayload struct {
+	BaseObject []byte `json:"baseObject"`
+	objectPayload
+}
+
+// zero is written as 0 and reads anything: the property holds the value.
+type zero struct{}
+
+func (zero) MarshalJSON() ([]byte, error)  { return []byte{'0'}, nil }
+func (*zero) UnmarshalJSON(_ []byte) error { return nil }
+
+type connectedPayload struct { // ServerConnected
+	Cluster string `json:"cluster"`
+	Account string `json:"account"`
+	Depth   int    `json:"depth"`
+	MsgID   string `json:"msgId"`
+}
+
+type clientsPayload struct { // ConnectedClients
+	ServerName string          `json:"serverName"`
+	Clients    []clientPayload `json:"clients"`
+	KeepAlive  time.Time       `json:"keepalive"`
+	Depth      int             `json:"depth"`
+	MsgID      string          `json:"msgId"`
+}
+
+type clientPayload struct {
+	Cluster             string    `json:"cluster"`
+	Account             string    `json:"account"`
+	SynchronizerVersion string    `json:"synchronizerVersion"`
+	HelmVersion         string    `json:"helmVersion"`
+	ConnectionID        string    `json:"connectionId"`
+	ConnectionTime      time.Time `json:"connectionTime"`
+	GitVersion          string    `json:"gitVersion"`
+	CloudProvider       string    `json:"cloudProvider"`
+	ClusterUID          string    `json:"clusterUID,omitempty"`
+	ResourceGroup       string    `json:"resourceGroup,omitempty"`
+}
+
+type reconciliationPayload struct { // ReconciliationRequest
+	Cluster         string                    `json:"cluster"`
+	Account         string                    `json:"account"`
+	Depth           int                       `json:"depth"`
+	MsgID           string                    `json:"msgId"`
+	ServerInitiated bool                      `json:"serverInitiated"`
+	KindToObject    map[string][]knownPayload `json:"kindToObject"`
+}
+
+type knownPayload struct {
+	Checksum        string `json:"checksum"`
+	ResourceVersion int64  `json:"resourceVersion"`
+	Name            string `json:"name"`
+	Namespace       string `json:"namespace"`
+}
+
+type batchPayload struct { // ReconciliationRequestBatch
+	Depth    int                     `json:"depth"`
+	MsgID    string                  `json:"msgId"`
+	Requests []reconciliationPayload `json:"requests"`
+}
+
+// payloadOf builds the JSON payload of m.
+func payloadOf(m *synchronizer.Message) ([]byte, error) {
+	var payload any
+	switch m.Event {
+	case synchronizer.EventServerConnected:
+		payload = connectedPayload{Cluster: m.Cluster, Account: m.Account, Depth: m.Depth, MsgID: m.MsgID}
+	case synchronizer.EventConnectedClients:
+		if m.Clients == nil {
+			return nil, fmt.Errorf("%w: %s without clients", synchronizer.ErrInvalid, m.Event)
+		}
+		payload = clientsOf(m)
+	case synchronizer.EventReconciliation:
+		p, err := reconciliationOf(m)
+		if err != nil {
+			return nil, err
+		}
+		payload = p
+	case synchronizer.EventReconciliationBatch:
+		batch := batchPayload{Depth: m.Depth, MsgID: m.MsgID, Requests: make([]reconciliationPayload, len(m.Requests))}
+		for i := range m.Requests {
+			request, err := reconciliationOf(&m.Requests[i])
+			if err != nil {
+				return nil, err
+			}
+			batch.Requests[i] = request
+		}
+		payload = batch
+	default:
+		payload = objectOf(m)
+	}
+	data, err := json.Marshal(payload)
+	if err != nil {
+		return nil, fmt.Errorf("%w: writing payload of %s: %w", synchronizer.ErrInvalid, m.Event, err)
+	}
+	return data, nil
+}
+
+func objectOf(m *synchronizer.Message) any {
+	p := objectPayload{
+		Cluster: m.Cluster, Account: m.Account, Depth: m.Depth, Kind: m.Kind.String(), MsgID: m.MsgID,
+		Name: m.Name, Namespace: m.Namespace,
+	}
+	if m.Event == synchronizer.EventGet {
+		return getPayload{BaseObject: m.Body, objectPayload: p}
+	}
+	if m.Event != synchronizer.EventDelete {
+		p.Checksum = &m.Checksum
+	}
+	if m.Event == synchronizer.EventPut || m.Event == synchronizer.EventPatch {
+		body := m.Body
+		if body == nil {
+			body = []byte{} // "" and not null
+		}
+		p.Patch = &body
+	}
+	return p
+}
+
+func clientsOf(m *synchronizer.Message) clientsPayload {
+	p := clientsPayload{
+		ServerName: m.Clients.ServerName, Clients: make([]clientPayload, len(m.Clients.Clients)),
+		KeepAlive: m.Clients.KeepAlive, Depth: m.Depth, MsgID: m.MsgID,
+	}
+	for i := range m.Clients.Clients {
+		c := &m.Clients.Clients[i]
+		p.Clients[i] = clientPayload{
+			Cluster: c.Cluster, Account: c.Account, SynchronizerVersion: c.SynchronizerVersion,
+			HelmVersion: c.HelmVersion, ConnectionID: c.ConnectionID, ConnectionTime: c.ConnectionTime,
+			GitVersion: c.GitVersion, CloudProvider: c.CloudProvider, ClusterUID: c.ClusterUID,
+			ResourceGroup: c.ResourceGroup,
+		}
+	}
+	return p
+}
+
+func reconciliationOf(m *synchronizer.Message) (reconciliationPayload, error) {
+	p := reconciliationPayload{
+		Cluster: m.Cluster, Account: m.Account, Depth: m.Depth, MsgID: m.MsgID, ServerInitiated: m.ServerInitiated,
+	}
+	if err := m.ClusterID.Validate(); err != nil {
+		return p, err
+	}
+	if m.Known == nil {
+		return p, nil
+	}
+	p.KindToObject = make(map[string][]knownPayload, len(m.Known))
+	for kind, known := range m.Known {
+		if !kind.Valid() {
+			return p, fmt.Errorf("%w: kind %q in a reconciliation", synchronizer.ErrInvalid, kind)
+		}
+		list := make([]knownPayload, len(known))
+		for i, k := range known {
+			list[i] = knownPayload{Checksum: k.Checksum, ResourceVersion: k.ResourceVersion, Name: k.Name, Namespace: k.Namespace}
+		}
+		p.KindToObject[kind.String()] = list
+	}
+	return p, nil
+}
+
+func (p *clientsPayload) message(m *synchronizer.Message) {
+	m.Depth, m.MsgID = p.Depth, p.MsgID
+	clients := make([]synchronizer.ConnectedClient, len(p.Clients))
+	for i := range p.Clients {
+		c := &p.Clients[i]
+		clients[i] = synchronizer.ConnectedClient{
+			Hello: synchronizer.Hello{
+				ClusterID:           synchronizer.ClusterID{Account: c.Account, Cluster: c.Cluster},
+				SynchronizerVersion: c.SynchronizerVersion, HelmVersion: c.HelmVersion, GitVersion: c.GitVersion,
+				CloudProvider: c.CloudProvider, ClusterUID: c.ClusterUID, ResourceGroup: c.ResourceGroup,
+			},
+			ConnectionID: c.ConnectionID, ConnectionTime: c.ConnectionTime,
+		}
+	}
+	m.Clients = &synchronizer.ConnectedClients{ServerName: p.ServerName, Clients: clients, KeepAlive: p.KeepAlive}
+}
+
+func (p *reconciliationPayload) message(m *synchronizer.Message) error {
+	m.Depth, m.MsgID, m.ServerInitiated = p.Depth, p.MsgID, p.ServerInitiated
+	if p.KindToObject == nil {
+		return nil
+	}
+	m.Known = make(map[synchronizer.Kind][]synchronizer.KnownObject, len(p.KindToObject))
+	for text, list := range p.KindToObject {
+		kind, err := synchronizer.ParseKind(text)
+		if err != nil {
+			return err
+		}
+		known := make([]synchronizer.KnownObject, len(list))
+		for i, k := range list {
+			known[i] = synchronizer.KnownObject{Namespace: k.Namespace, Name: k.Name, ResourceVersion: k.ResourceVersion, Checksum: k.Checksum}
+		}
+		m.Known[kind] = known
+	}
+	return nil
+}
+
+// unmarshal reads a payload; what is not JSON of the right types can never be
+// accepted.
+func unmarshal(payload []byte, event synchronizer.Event, into any) error {
+	if err := json.Unmarshal(payload, into); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return fmt.Errorf("%w: payload of %s is not JSON: %w", synchronizer.ErrInvalid, event, err)
+		}
+		return fmt.Errorf("%w: payload of %s: %w", synchronizer.ErrInvalid, event, err)
+	}
+	return nil
+}
