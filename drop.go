@@ -16,7 +16,6 @@ const (
 	DropNotConfigured  DropReason = "kind_not_configured"
 	DropUnsupported    DropReason = "unsupported"
 	DropUnreadable     DropReason = "unreadable_object"
-	DropNoClient       DropReason = "client_not_connected"
 	DropBacklog        DropReason = "client_backlog_full"
 	DropDisconnected   DropReason = "client_disconnected"
 	DropStale          DropReason = "stale"
@@ -39,9 +38,8 @@ var DropReasons = []struct {
 	{DropTooDeep, "link, server", "a message whose depth is above 8: the chain of answers ends here"},
 	{DropTooLarge, "link, server", "a message above the configured maximum; the connection stays up. Raise inCluster.maxObjectBytes or exclude the object"},
 	{DropNotConfigured, "client", "the backend spoke of a kind that inCluster.resources does not list"},
-	{DropUnsupported, "client", "an event that this version of the client does not act on"},
+	{DropUnsupported, "client, ingester", "an event that this version does not act on"},
 	{DropUnreadable, "client", "an object whose body could not be read or transformed; it counts as present"},
-	{DropNoClient, "server", "a record for a cluster that is not connected to this server; another server may have it"},
 	{DropBacklog, "server", "the client did not read and its backlog was full; the next reconciliation repairs it"},
 	{DropDisconnected, "server", "the client left before the message was written"},
 	{DropStale, "ingester", "older than what the store holds; nothing is lost"},

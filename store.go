@@ -4,6 +4,7 @@ package synchronizer
 
 import (
 	"context"
+	"crypto/sha256"
 	"time"
 )
 
@@ -154,6 +155,10 @@ type ObjectPage struct {
 	Rows     []Row
 	Continue string
 }
+
+// HashSecret is how access keys and API tokens are kept: they are random and
+// long, so one round of SHA-256 is enough.
+func HashSecret(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }
 
 // Credentials keeps access keys of clients and tokens of readers, hashed.
 type Credentials interface {
