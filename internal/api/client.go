@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Client reads the API; the command line uses it.
+type Client struct {
+	Server string // base address, http://127.0.0.1:8090
+	Token  string
+	HTTP   *http.Client // default http.DefaultClient
+}
+
+// Clusters lists the clusters that the token may see.
+func (c *Client) Clusters(ctx context.Context) ([]Cluster, error) {
+	var list ClusterList
+	err := c.get(ctx, "/api/v1/clusters", nil, &list)
+	return list.Items, err
+}
+
+// Objects lists one page; query holds the parameters of GET /api/v1/objects.
+func (c *Client) Objects(ctx context.Context, query url.Values) (ObjectList, error) {
+	var list ObjectList
+	err := c.get(ctx, "/api/v1/objects", query, &list)
+	return list, err
+}
+
+// EachPage lists page after page until the last one.
+func (c *Client) EachPage(ctx context.Context, query url.Values, each func([]Object) error) error {
+	for {
+		page, err := c.Objects(ctx, query)
+		if err != nil {
+			return err
+		}
+		if err := each(page.Items); err != nil {
+			return err
+		}
+		if page.Continue == "" {
+			return nil
+		}
+		query.Set("continue", page.Continue)
+	}
+}
+
+func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
+	address := strings.TrimSuffix(c.Server, "/") + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("reading the address of the server: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.Token)
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", c.Server, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return problemOf(resp)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", c.Server, err)
+	}
+	return nil
+}
+
+// problemOf reads the problem of an answer; anything else becomes one.
+func problemOf(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	p := &Problem{}
+	if err != nil || json.Unmarshal(text, p) != nil || p.Title == "" {
+		p = &Problem{Title: resp.Status, Detail: strings.TrimSpace(string(text))}
+	}
+	p.Status = resp.StatusCode
+	return p
+}
+
+// IsStatus reports whether err is a problem with this HTTP status.
+func IsStatus(err error, status int) bool {
+	var p *Problem
+	return errors.As(err, &p) && p.Status == status
+}

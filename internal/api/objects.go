@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"synchronizer"
+	"synchronizer/internal/rawjson"
+)
+
+// Object is one row as the API shows it. Object (with full=true) is the
+// object's own JSON.
+type Object struct {
+	Account         string          `json:"account"`
+	Cluster         string          `json:"cluster"`
+	Group           string          `json:"group"`
+	Version         string          `json:"version"`
+	Resource        string          `json:"resource"`
+	Namespace       string          `json:"namespace"`
+	Name            string          `json:"name"`
+	UID             string          `json:"uid"`
+	ResourceVersion string          `json:"resourceVersion"`
+	Checksum        string          `json:"checksum"`
+	UpdatedAt       time.Time       `json:"updatedAt"`
+	DeletedAt       time.Time       `json:"deletedAt,omitzero"`
+	State           string          `json:"state,omitempty"`
+	Object          json.RawMessage `json:"object,omitempty"`
+}
+
+// ObjectList is the answer of GET /api/v1/objects.
+type ObjectList struct {
+	Items    []Object `json:"items"`
+	Continue string   `json:"continue,omitempty"`
+}
+
+func (s *server) listObjects(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	if err := narrow(r, &q); err != nil {
+		return err
+	}
+	page, err := s.Reader.Objects(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	list := ObjectList{Items: make([]Object, len(page.Rows)), Continue: page.Continue}
+	for i := range page.Rows {
+		list.Items[i] = objectOf(&page.Rows[i])
+	}
+	return writeJSON(w, list)
+}
+
+// getObject answers with the object's own bytes.
+func (s *server) getObject(w http.ResponseWriter, r *http.Request) error {
+	group, namespace := r.PathValue("group"), r.PathValue("namespace")
+	if group == "core" {
+		group = ""
+	}
+	if namespace == "-" {
+		namespace = ""
+	}
+	q := synchronizer.ObjectQuery{Account: r.PathValue("account"), Clusters: []string{r.PathValue("cluster")}}
+	if err := narrow(r, &q); err != nil {
+		return err
+	}
+	key := synchronizer.ObjectKey{
+		ClusterID: synchronizer.ClusterID{Account: q.Account, Cluster: q.Clusters[0]},
+		Kind:      synchronizer.Kind{Group: group, Version: r.PathValue("version"), Resource: r.PathValue("resource")},
+		Namespace: namespace, Name: r.PathValue("name"),
+	}
+	row, err := s.Reader.Object(r.Context(), key)
+	if err != nil {
+		return err
+	}
+	if row.Deleted() {
+		return fmt.Errorf("%s was deleted at %s: %w", key, row.DeletedAt.Format(time.RFC3339), synchronizer.ErrNotFound)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(row.Body)
+	return err
+}
+
+func objectOf(r *synchronizer.Row) Object {
+	o := Object{
+		Account: r.Key.Account, Cluster: r.Key.Cluster,
+		Group: r.Key.Kind.Group, Version: r.Key.Kind.Version, Resource: r.Key.Kind.Resource,
+		Namespace: r.Key.Namespace, Name: r.Key.Name, UID: r.UID, ResourceVersion: r.ResourceVersion,
+		Checksum: r.Checksum, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt, State: r.State,
+	}
+	if len(r.Body) > 0 && rawjson.Valid(r.Body) {
+		o.Object = r.Body
+	}
+	return o
+}
+
+// parameters that GET /api/v1/objects knows; another one is an error, since a
+// filter that is silently ignored shows too much.
+var parameters = map[string]bool{
+	"account": true, "cluster": true, "group": true, "version": true, "resource": true, "namespace": true,
+	"name": true, "namePrefix": true, "labelSelector": true, "deleted": true, "updatedSince": true,
+	"limit": true, "continue": true, "full": true,
+}
+
+func parseQuery(v url.Values) (synchronizer.ObjectQuery, error) {
+	q := synchronizer.ObjectQuery{
+		Account: v.Get("account"), Clusters: v["cluster"], Groups: v["group"], Versions: v["version"],
+		Resources: v["resource"], Namespaces: v["namespace"], Names: v["name"],
+		NamePrefix: v.Get("namePrefix"), Continue: v.Get("continue"),
+	}
+	for name := range v {
+		if !parameters[name] {
+			return q, fmt.Errorf("%w: query parameter %q is not known", synchronizer.ErrInvalid, name)
+		}
+	}
+	var err error
+	for name, into := range map[string]*bool{"deleted": &q.Deleted, "full": &q.Full} {
+		if text := v.Get(name); text != "" {
+			if *into, err = strconv.ParseBool(text); err != nil {
+				return q, fmt.Errorf("%w: %s=%q is neither true nor false", synchronizer.ErrInvalid, name, text)
+			}
+		}
+	}
+	if text := v.Get("limit"); text != "" {
+		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 {
+			return q, fmt.Errorf("%w: limit=%q is not a positive number", synchronizer.ErrInvalid, text)
+		}
+	}
+	if text := v.Get("updatedSince"); text != "" {
+		if q.UpdatedSince, err = time.Parse(time.RFC3339, text); err != nil {
+			return q, fmt.Errorf("%w: updatedSince=%q is not an RFC 3339 time", synchronizer.ErrInvalid, text)
+		}
+	}
+	if q.Labels, err = ParseLabelSelector(v.Get("labelSelector")); err != nil {
+		return q, err
+	}
+	return q, nil
+}
+
+// writeJSON writes v without escaping HTML, so that an embedded object keeps its
+// code points.
+func writeJSON(w http.ResponseWriter, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
