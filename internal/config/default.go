@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+const (
+	mib = 1 << 20
+
+	defaultDedupTTLSeconds  = 600
+	defaultDedupMessages    = 10000
+	defaultReplayTTLSeconds = 300
+	defaultReplayMessages   = 10000
+	defaultReplayPerClient  = 100
+	defaultReplayBytes      = 64 * mib
+)
+
+// Default returns the configuration that an empty file gives. Optional sections
+// (httpEndpoint, pulsarConfig, kafkaConfig, natsConfig) are absent in it; their defaults
+// apply as soon as a file has the section.
+func Default() *Config {
+	return &Config{
+		InCluster: InCluster{
+			IncludeNamespaces:  []string{},
+			ExcludeNamespaces:  []string{},
+			Deduplication:      Deduplication{TTLSeconds: defaultDedupTTLSeconds, MaxMessages: defaultDedupMessages},
+			Resources:          []Resource{},
+			CoalesceWindow:     Duration(time.Second),
+			BaselineCacheBytes: 32 * mib,
+			WindowBytes:        16 * mib,
+			MaxObjectBytes:     64 * mib,
+			HealthPort:         7888,
+			SpoolMaxBytes:      256 * mib,
+		},
+		Backend: Backend{
+			Port:       8080,
+			HealthPort: 7888,
+			DataDir:    "data",
+			AuthenticationServer: AuthenticationServer{
+				HeaderToQueryParamMapping: map[string]string{},
+				HeaderToHeaderMapping:     map[string]string{},
+			},
+			LinkV2:             "auto",
+			ClientBacklogBytes: 16 * mib,
+			ConsumerWorkers:    10,
+			MessageQueue:       MessageQueue{Embedded: EmbeddedQueue{MaxBytes: 1024 * mib, MaxAge: Duration(7 * 24 * time.Hour)}},
+			SkipAlertsFrom:     []string{},
+			FeaturesProvider:   FeaturesProvider{RefreshIntervalSeconds: 3600},
+			Replay: Replay{
+				TTLSeconds:           defaultReplayTTLSeconds,
+				MaxMessages:          defaultReplayMessages,
+				MaxMessagesPerClient: defaultReplayPerClient,
+				MaxBytes:             defaultReplayBytes,
+			},
+		},
+		Ingester: Ingester{
+			Group:               "synchronizer-ingester",
+			Subscription:        "synchronizer-ingester",
+			Workers:             1,
+			BatchMax:            500,
+			V1Kinds:             []string{},
+			TombstoneTTL:        Duration(24 * time.Hour),
+			EventTTL:            Duration(720 * time.Hour),
+			MaxDeliveryAttempts: 20,
+		},
+		API: API{Listen: "127.0.0.1:8090"},
+	}
+}
+
+// setDefaults gives an optional section its defaults when a file has it.
+func (h *HTTPEndpoint) setDefaults() { *h = HTTPEndpoint{ServerPort: 8089, Resources: []Resource{}} }
+
+func (p *PulsarConfig) setDefaults() { *p = PulsarConfig{Clusters: []string{}} }
+
+func (k *KafkaConfig) setDefaults() {
+	*k = KafkaConfig{
+		BootstrapServers: []string{},
+		CompressionType:  "zstd",
+		MaxMessageBytes:  64 * mib,
+		SecurityProtocol: "PLAINTEXT",
+	}
+}
+
+func (n *NATSConfig) setDefaults() { *n = NATSConfig{Servers: []string{}, Prefix: "synchronizer"} }
+
+// ListenAddress is the address on which the server waits for clients: backend.listen, else
+// backend.port on all interfaces.
+func (b *Backend) ListenAddress() string {
+	if b.Listen != "" {
+		return b.Listen
+	}
+	return net.JoinHostPort("", strconv.Itoa(b.Port))
+}
+
+// QueueType is the queue that the configuration chooses: backend.messageQueue.type, else
+// pulsar when there is a pulsarConfig, else embedded.
+func (b *Backend) QueueType() string {
+	switch {
+	case b.MessageQueue.Type != "":
+		return b.MessageQueue.Type
+	case b.PulsarConfig != nil:
+		return QueuePulsar
+	default:
+		return QueueEmbedded
+	}
+}
+
+// IngesterEnabled says whether the server also ingests: ingester.enabled, else only with
+// the embedded queue, which no other process can read.
+func (c *Config) IngesterEnabled() bool {
+	if c.Ingester.Enabled != nil {
+		return *c.Ingester.Enabled
+	}
+	return c.Backend.QueueType() == QueueEmbedded
+}
+
+// SQLitePath is the database file: store.sqlite.path, else synchronizer.db in the data directory.
+func (c *Config) SQLitePath() string {
+	if c.Store.SQLite.Path != "" {
+		return c.Store.SQLite.Path
+	}
+	return filepath.Join(c.Backend.DataDir, "synchronizer.db")
+}
+
+// QueuePath is the folder of the embedded queue: backend.messageQueue.embedded.path, else
+// queue in the data directory.
+func (c *Config) QueuePath() string {
+	if c.Backend.MessageQueue.Embedded.Path != "" {
+		return c.Backend.MessageQueue.Embedded.Path
+	}
+	return filepath.Join(c.Backend.DataDir, "queue")
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"synchronizer"
+)
+
+// client checks what the tables cannot say about the client's sections.
+func (k *checker) client() {
+	in := &k.config.InCluster
+	k.required("inCluster.serverUrl", in.ServerURL, "set it, or name a file with SERVICES")
+	k.required("inCluster.clusterName", in.ClusterName, "set it, CLUSTER_NAME, or clusterName in clusterData.json")
+	k.required("inCluster.account", in.Account, "set it, or provide the file account in the credentials folder")
+	k.required("inCluster.accessKey", in.AccessKey.Reveal(), "set it, or provide the file accessKey in the credentials folder")
+	if in.ServerURL != "" {
+		if fault := faultOfServerURL(in.ServerURL); fault != "" {
+			k.problem("inCluster.serverUrl", "%s", fault)
+		}
+	}
+	// They travel as headers of the handshake.
+	k.headerText("inCluster.clusterName", in.ClusterName)
+	k.headerText("inCluster.account", in.Account)
+	k.headerText("inCluster.accessKey", in.AccessKey.Reveal())
+	if strings.Contains(in.Account, "/") {
+		k.problem("inCluster.account", "must not contain /")
+	}
+	if in.NamespaceFilterConfigMapName != "" && in.Namespace == "" {
+		k.required("inCluster.namespace", "", "it is where the ConfigMap of inCluster.namespaceFilterConfigMapName is")
+	}
+	if k.config.HTTPEndpoint == nil && len(in.Resources) == 0 {
+		k.problem("inCluster.resources", "nothing to do: list kinds here, or add a section httpEndpoint")
+	}
+	k.resources("inCluster.resources", in.Resources)
+	if endpoint := k.config.HTTPEndpoint; endpoint != nil {
+		k.resources("httpEndpoint.resources", endpoint.Resources)
+		if endpoint.ServerPort == in.HealthPort && in.HealthPort != 0 {
+			k.problem("httpEndpoint.serverPort", "is the same port as inCluster.healthPort, %d", in.HealthPort)
+		}
+	}
+}
+
+// required misses a value, unless the file is looked at alone and the value may come from elsewhere.
+func (k *checker) required(path, text, remedy string) {
+	switch {
+	case text != "":
+	case k.complete:
+		k.problem(path, "missing: %s", remedy)
+	default:
+		k.warn(path, "not in this file: %s", remedy)
+	}
+}
+
+func (k *checker) headerText(path, text string) {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		k.problem(path, "must not contain line breaks or other control characters")
+	}
+}
+
+// faultOfServerURL says what is wrong with an address, without repeating a password in it.
+func faultOfServerURL(text string) string {
+	u, err := url.Parse(text)
+	var fault *url.Error
+	switch {
+	case errors.As(err, &fault) || err != nil:
+		return "is not an address: write it like wss://host:port"
+	case u.Scheme != "ws" && u.Scheme != "wss":
+		return strconv.Quote(redactURL(text)) + " must begin with ws:// or wss://"
+	case u.Hostname() == "":
+		return strconv.Quote(redactURL(text)) + " has no host"
+	}
+	return ""
+}
+
+var (
+	resourceForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	groupForm    = regexp.MustCompile(`^$|^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+)
+
+// resources checks a list of kinds, which each must be there once.
+func (k *checker) resources(path string, list []Resource) {
+	first := make(map[synchronizer.Kind]int)
+	for i, r := range list {
+		item := path + "[" + strconv.Itoa(i) + "]"
+		k.kindPart(item+".group", r.Group, groupForm, "must be an API group in lower case, or empty")
+		if r.Version == "" {
+			k.problem(item+".version", "missing")
+		}
+		k.kindPart(item+".version", r.Version, resourceForm, `must be an API version such as "v1"`)
+		if r.Resource == "" {
+			k.problem(item+".resource", "missing")
+		}
+		k.kindPart(item+".resource", r.Resource, resourceForm, `must be a plural name in lower case, such as "pods"`)
+		if earlier, double := first[r.Kind()]; double {
+			k.problem(item, "%s is already in %s[%d]", r.Kind(), path, earlier)
+			continue
+		}
+		first[r.Kind()] = i
+	}
+}
+
+func (k *checker) kindPart(path, text string, form *regexp.Regexp, rule string) {
+	switch {
+	case text == "*":
+		k.problem(path, "the wildcard * is %s", notSupported)
+	case text != "" && !form.MatchString(text):
+		k.problem(path, "%q %s", text, rule)
+	}
+}
+
+// Kind names the kind.
+func (r Resource) Kind() synchronizer.Kind {
+	return synchronizer.Kind{Group: r.Group, Version: r.Version, Resource: r.Resource}
+}
+
+// Patches reports whether differences are sent for the kind; without a strategy, objects are.
+func (r Resource) Patches() bool { return r.Strategy == StrategyPatch }
+
+// server checks what the tables cannot say about the sections of server, ingester and up.
+func (k *checker) server(role Role) {
+	b := &k.config.Backend
+	for _, kind := range k.config.Ingester.V1Kinds {
+		if _, err := synchronizer.ParseKind(kind); err != nil {
+			k.problem("ingester.v1Kinds", "%q is not group/version/resource", kind)
+		}
+	}
+	if role == RoleIngester {
+		if b.QueueType() == QueueEmbedded {
+			k.problem("backend.messageQueue", "the embedded queue can be read only inside the server: run server or up, or choose a broker")
+		}
+		if k.config.Store.Postgres.URL == "" {
+			k.problem("store.postgres.url", "missing: SQLite can be used only inside the server")
+		}
+		return
+	}
+	if enabled := k.config.Ingester.Enabled; enabled != nil && !*enabled && b.QueueType() == QueueEmbedded {
+		k.warn("ingester.enabled", "nothing will read the embedded queue: no other process can")
+	}
+	if b.DataDir == "" && (b.MessageQueue.Embedded.Path == "" || k.config.Store.SQLite.Path == "") {
+		k.problem("backend.dataDir", "must not be empty")
+	}
+	if _, ok := k.address("backend.listen", b.ListenAddress()); ok {
+		k.authentication(b)
+	}
+	if k.config.API.Listen != "" {
+		host, ok := k.address("api.listen", k.config.API.Listen)
+		if ok && !isLoopback(host) {
+			k.problem("api.listen", "%q is not a loopback address: plain HTTP would carry tokens in the clear; api.tlsListen is for other addresses", k.config.API.Listen)
+		}
+	}
+	k.ports(b)
+}
+
+// authentication refuses to let everyone in on an address that others can reach, unless asked to.
+func (k *checker) authentication(b *Backend) {
+	if b.AllowAnonymous || b.AuthenticationServer.URL != "" || b.AccessKeys != "" {
+		return
+	}
+	host, _, _ := net.SplitHostPort(b.ListenAddress())
+	if isLoopback(host) {
+		return
+	}
+	file := k.config.Process.File
+	if file == "" {
+		file = "config.json"
+	}
+	k.problem("backend.allowAnonymous", "the server listens on %s and would let every client in: set backend.allowAnonymous to true in %s if that is meant, or backend.listen to a loopback address such as 127.0.0.1:8080", b.ListenAddress(), file)
+}
+
+func (k *checker) address(path, text string) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		k.problem(path, "%q is not host:port", text)
+		return "", false
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > maxPort {
+		k.problem(path, "%q must end with a port, 0 to %d", text, maxPort)
+		return "", false
+	}
+	return host, true
+}
+
+// ports finds listeners of one process that would take each other's port.
+func (k *checker) ports(b *Backend) {
+	health := strconv.Itoa(b.HealthPort)
+	for _, other := range []struct{ path, address string }{
+		{"the port for clients", b.ListenAddress()},
+		{"api.listen", k.config.API.Listen},
+	} {
+		if _, port, err := net.SplitHostPort(other.address); err == nil && port == health && port != "0" {
+			k.problem("backend.healthPort", "is the same port as %s, %s", other.path, port)
+		}
+	}
+	if k.config.API.Listen != "" && k.config.API.Listen == b.ListenAddress() && !strings.HasSuffix(b.ListenAddress(), ":0") {
+		k.problem("api.listen", "is the same address as backend.listen")
+	}
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
