@@ -52,7 +52,7 @@ const maxV2 = 1 << 30
 // canonicalizer works in two passes, both linear but for sorting. The first
 // notes where objects and their members lie, the second writes them in order.
 // Scalars and arrays are not noted, so a document cannot make it use more than
-// about six times its own size.
+// about ten times its own size.
 type canonicalizer struct {
 	doc     []byte
 	cursor  rawjson.Cursor
@@ -197,12 +197,29 @@ func (d *canonicalizer) name(m *memberEntry) []byte {
 
 // sort orders members by name and leaves only the last of duplicates.
 func (d *canonicalizer) sort(members []memberEntry) []memberEntry {
-	slices.SortFunc(members, func(a, b memberEntry) int {
-		if c := bytes.Compare(d.name(&a), d.name(&b)); c != 0 {
-			return c
+	duplicates := false
+	compare := func(a, b *memberEntry) int {
+		c := bytes.Compare(d.name(a), d.name(b))
+		if c == 0 && a != b {
+			duplicates = true
+			c = cmp.Compare(b.value, a.value)
 		}
-		return cmp.Compare(b.value, a.value)
-	})
+		return c
+	}
+	if len(members) > 16 {
+		slices.SortFunc(members, func(a, b memberEntry) int { return compare(&a, &b) })
+	} else { // most objects are small and nearly in order
+		for i := 1; i < len(members); i++ {
+			m, j := members[i], i
+			for ; j > 0 && compare(&m, &members[j-1]) < 0; j-- {
+				members[j] = members[j-1]
+			}
+			members[j] = m
+		}
+	}
+	if !duplicates {
+		return members
+	}
 	return slices.CompactFunc(members, func(a, b memberEntry) bool {
 		return bytes.Equal(d.name(&a), d.name(&b))
 	})

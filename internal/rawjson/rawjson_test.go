@@ -3,6 +3,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -117,6 +118,7 @@ func compare(t require.TestingT, doc []byte) {
 		raw, err := Get(doc)
 		require.NoError(t, err)
 		require.Equal(t, text, Text(raw).String())
+		require.Equal(t, text == string(raw[1:len(raw)-1]) && !bytes.Contains(raw, []byte{'\\'}), Text(raw).Plain())
 		require.True(t, Text(raw).Equal(text))
 		require.False(t, Text(raw).Equal(text+"x"))
 	}

@@ -4,6 +4,7 @@ package rawjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -46,7 +47,20 @@ func (t Text) EqualFold(s string) bool {
 // Plain tells whether decoding t changes nothing but takes off the quotes:
 // it has no escapes and is valid UTF-8.
 func (t Text) Plain() bool {
-	return len(t) >= 2 && bytes.IndexByte(t, '\\') < 0 && utf8.Valid(t)
+	// Nearly all strings of objects are short and ASCII, so look at eight bytes at
+	// once, and exactly only at the others.
+	i, odd := 0, uint64(0)
+	for ; i+8 <= len(t); i += 8 {
+		w := binary.LittleEndian.Uint64(t[i:])
+		slash := w ^ (ones * '\\')
+		odd |= (w | (slash-ones)&^slash) & highs
+	}
+	for ; i < len(t); i++ {
+		if t[i] >= utf8.RuneSelf || t[i] == '\\' {
+			odd = 1
+		}
+	}
+	return len(t) >= 2 && (odd == 0 || bytes.IndexByte(t, '\\') < 0 && utf8.Valid(t))
 }
 
 // String decodes t. A malformed one gives "".
