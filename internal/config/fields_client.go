@@ -65,11 +65,11 @@ var clientFields = slices.Concat([]Field{
 	},
 	{Path: "inCluster.resources", Doc: "The kinds that are kept in step with the backend."},
 	{
-		Path: "inCluster.coalesceWindow", Origin: Ours,
+		Path: "inCluster.coalesceWindow", Origin: Ours, Status: Planned,
 		Doc: "Changes of one object within this time after the first are sent as one; the last state wins.",
 	},
 	{
-		Path: "inCluster.baselineCacheBytes", Origin: Ours, Bound: NonNegative,
+		Path: "inCluster.baselineCacheBytes", Origin: Ours, Status: Planned, Bound: NonNegative,
 		Doc: "Memory for the last sent state of objects, from which patches are made. 0: always send whole objects.",
 	},
 	{

@@ -262,3 +262,13 @@ func TestCredentialFiles(t *testing.T) {
 	require.ErrorAs(t, err, &problems)
 	require.Len(t, problems, 1)
 }
+
+// The sample and the kinds that up watches by itself are one list.
+func TestCommonResourcesAreTheSamples(t *testing.T) {
+	env := Env{Lookup: func(key string) (string, bool) {
+		return map[string]string{"CONFIG": "../../configuration/client"}[key], key == "CONFIG"
+	}}
+	c, _, err := LoadClient(env.With("CLUSTER_CONFIG", "../../configuration/clusterData.json"))
+	require.NoError(t, err)
+	require.Equal(t, c.InCluster.Resources, CommonResources())
+}

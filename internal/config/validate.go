@@ -23,6 +23,9 @@ const (
 	QueueNATS     = "nats"
 )
 
+// AccessKeysStore is the value of backend.accessKeys that asks the store.
+const AccessKeysStore = "store"
+
 const (
 	noEffect     = "accepted, has no effect yet in this version"
 	notSupported = "not supported by this version"

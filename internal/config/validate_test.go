@@ -93,13 +93,13 @@ func TestBadConfigurations(t *testing.T) {
 		},
 		{
 			name: "server keys that must not be ignored", role: RoleServer,
-			content: `{"backend": {"tls": {"certPath": "c", "keyPath": "k"}, "authenticationServer": {"url": "https://a"}, "accessKeys": "store",
+			content: `{"backend": {"tls": {"certPath": "c", "keyPath": "k"}, "authenticationServer": {"url": "https://a"}, "accessKeys": "stor",
  "messageQueue": {"type": "kafka"}, "pulsarConfig": {}},
  "store": {"postgres": {"url": "postgres://u:hunter2@h/d"}}, "api": {"tlsListen": ":8443", "tls": {"certPath": "c"}}}`,
 			want: []string{
 				"backend.tls: not supported by this version (config.json:1)",
 				"backend.authenticationServer.url: not supported by this version (config.json:1)",
-				"backend.accessKeys: not supported by this version (config.json:1)",
+				`backend.accessKeys: unknown value "stor": use store (config.json:1)`,
 				"backend.pulsarConfig: not supported by this version (config.json:2)",
 				`backend.messageQueue.type: "kafka" is not supported by this version: use embedded (config.json:2)`,
 				"store.postgres.url: not supported by this version (config.json:3)",
