@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+
+	"synchronizer"
+)
+
+// watchBuffer is small since there is one for every kind.
+const watchBuffer = 4 << 10
+
+// Watch implements synchronizer.Cluster. The API server is asked to end it after
+// 5 to 10 minutes, at random, so that watches spread over its replicas.
+func (c *Cluster) Watch(ctx context.Context, kind synchronizer.Kind, resourceVersion string, each func(synchronizer.WatchEvent) error) error {
+	err := c.watch(ctx, kind, resourceVersion, each)
+	var own *callbackError
+	if errors.As(err, &own) {
+		return own.err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	reason := "error"
+	switch {
+	case err == nil:
+		reason = "closed"
+	case errors.Is(err, synchronizer.ErrGone):
+		reason = "gone"
+	case errors.Is(err, errSilent):
+		reason = "silent"
+	case errors.Is(err, synchronizer.ErrKindNotServed):
+		c.forget(kind)
+	}
+	c.metrics.watchEnds.WithLabelValues(reason).Inc()
+	c.log.Debug("watch ended", "kind", kind.String(), "reason", reason)
+	if err != nil {
+		return fmt.Errorf("watching %v: %w", kind, err)
+	}
+	return nil
+}
+
+func (c *Cluster) watch(ctx context.Context, kind synchronizer.Kind, resourceVersion string, each func(synchronizer.WatchEvent) error) error {
+	if err := checkKind(kind); err != nil {
+		return err
+	}
+	query := url.Values{
+		"watch":               {"true"},
+		"allowWatchBookmarks": {"true"},
+		"timeoutSeconds":      {strconv.Itoa(300 + rand.IntN(301))},
+	}
+	if resourceVersion != "" {
+		query.Set("resourceVersion", resourceVersion)
+	}
+	a, err := c.get(ctx, "watch", path(kind, ""), query, c.options.WatchSilence)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	s, items := newScanner(a, watchBuffer), c.itemReader(ctx, kind, "")
+	for {
+		err := readFrame(s, items, func(e synchronizer.WatchEvent) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return each(e)
+		})
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		items.shrink()
+	}
+}
+
+// shrink gives back the memory of an object that was much larger than usual.
+func (r *itemReader) shrink() {
+	if cap(r.buffer) > 16*watchBuffer {
+		r.buffer = nil
+	}
+}
