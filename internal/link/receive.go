@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/coder/websocket"
+
+	"synchronizer"
+	"synchronizer/internal/wire"
+)
+
+// Receive implements synchronizer.Link.
+func (l *v1) Receive(ctx context.Context) (synchronizer.Message, error) {
+	if ctx.Err() != nil {
+		return synchronizer.Message{}, l.fail(fmt.Errorf("%w: receiving: %w", synchronizer.ErrDisconnected, context.Cause(ctx)))
+	}
+	defer l.failAtEndOf(ctx, "receiving")()
+	for {
+		m, ok, err := l.receive()
+		if err != nil {
+			return synchronizer.Message{}, l.fail(fmt.Errorf("%w: receiving: %w", synchronizer.ErrDisconnected, err))
+		}
+		if ok {
+			return m, nil
+		}
+	}
+}
+
+// receive reads one frame; false if there is nothing in it for the caller.
+func (l *v1) receive() (synchronizer.Message, bool, error) {
+	typ, reader, err := l.ws.Reader(context.Background())
+	if err != nil {
+		return synchronizer.Message{}, false, err
+	}
+	l.heard.Do(func() { close(l.ready) })
+	if typ != websocket.MessageBinary {
+		size, err := io.Copy(io.Discard, reader)
+		l.drop(synchronizer.DropNotAMessage, fmt.Sprintf("%d bytes of text", size))
+		return synchronizer.Message{}, false, err
+	}
+	buf := frameBuffers.Get().(*[]byte)
+	defer func() {
+		if cap(*buf) <= maxPooledBytes {
+			frameBuffers.Put(buf)
+		}
+	}()
+	frame, size, err := readFrame(reader, (*buf)[:0], l.limits.MaxMessageBytes)
+	*buf = frame
+	if err != nil {
+		return synchronizer.Message{}, false, err
+	}
+	if size > int64(len(frame)) {
+		l.frames.received(synchronizer.EventUnknown, int(size))
+		l.drop(synchronizer.DropTooLarge, fmt.Sprintf("%s (%d bytes, maximum %d)", wire.PeekName(frame), size, l.limits.MaxMessageBytes))
+		return synchronizer.Message{}, false, nil
+	}
+	m, ok := l.parse(frame)
+	return m, ok, nil
+}
+
+func (l *v1) parse(frame []byte) (synchronizer.Message, bool) {
+	m, err := wire.ParseV1(frame, wire.Limits{})
+	l.frames.received(m.Event, len(frame)) // Unknown if it is malformed
+	switch {
+	case err != nil:
+		l.drop(synchronizer.DropMalformed, wire.PeekName(frame[:min(len(frame), prefixBytes)])+": "+err.Error())
+	case m.Event == synchronizer.EventPing:
+	case m.Event == synchronizer.EventUnknown:
+		l.drop(synchronizer.DropUnknownEvent, wire.PeekName(frame[:min(len(frame), prefixBytes)]))
+	case m.Depth > synchronizer.MaxDepth:
+		l.drop(synchronizer.DropTooDeep, fmt.Sprintf("%s %s (depth %d)", wire.EventName(m.Event), wire.Name(&m), m.Depth))
+	default:
+		return m, true
+	}
+	return synchronizer.Message{}, false
+}
+
+// readFrame appends a message to buf. If it is larger than most, only its
+// beginning is kept, and size is greater than len(frame).
+func readFrame(r io.Reader, buf []byte, most int) (frame []byte, size int64, err error) {
+	for {
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), min(max(2*cap(buf), 4<<10), most+1))
+			copy(grown, buf)
+			buf = grown
+		}
+		// A pooled buffer may be larger than the maximum of this link.
+		n, err := r.Read(buf[len(buf):min(cap(buf), most+1)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > most:
+			frame = append(make([]byte, 0, prefixBytes), buf[:min(most, prefixBytes)]...)
+			size = int64(len(buf))
+			buf = nil //nolint:wastedassign // the large one must not live while the rest is read
+			rest, err := io.Copy(io.Discard, r)
+			return frame, size + rest, err
+		case errors.Is(err, io.EOF):
+			return buf, int64(len(buf)), nil
+		case err != nil:
+			return buf, 0, err
+		}
+	}
+}
