@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"synchronizer"
+	"synchronizer/internal/api"
+	"synchronizer/internal/app"
+	"synchronizer/internal/app/client"
+	"synchronizer/internal/config"
+	"synchronizer/internal/diff"
+	"synchronizer/internal/kube"
+	"synchronizer/internal/policy"
+)
+
+// errDiffers is the result of a comparison that found differences.
+var errDiffers = errors.New("store and cluster differ")
+
+type diffFlags struct {
+	fleet
+	account, configDir, kubeconfig, context, output string
+	wait                                            time.Duration
+}
+
+func newDiff() *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use: "diff CLUSTER", GroupID: "read", Args: usageArgs(cobra.ExactArgs(1)),
+		Short: "Compare a live cluster with the store",
+		Long: `List a live cluster afresh and compare key, uid and checksum of every object with
+what the store has of it. Exit code 0 if they agree, 1 if not.`,
+		Example: "  synchronizer diff dev --kubeconfig ~/.kube/config\n  synchronizer diff dev --kubeconfig ~/.kube/config --wait 30s",
+		RunE:    func(cmd *cobra.Command, args []string) error { return runDiff(cmd, &f, args[0]) },
+	}
+	f.register(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.account, "account", "", "account of the cluster (default: the token's)")
+	fl.StringVar(&f.configDir, "config", "", "folder of the client's config.json, for kinds and namespace rules (default: the common kinds)")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: KUBECONFIG)")
+	fl.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
+	fl.DurationVar(&f.wait, "wait", 0, "repeat until they agree, at most for so long")
+	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
+	completeOutput(cmd, "text", "json")
+	markDirectory(cmd, "config")
+	return cmd
+}
+
+func runDiff(cmd *cobra.Command, f *diffFlags, name string) error {
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("%w: -o %q is neither text nor json", app.ErrUsage, f.output)
+	}
+	scope, err := f.scope()
+	if err != nil {
+		return err
+	}
+	reader, err := f.client()
+	if err != nil {
+		return err
+	}
+	rest, _, err := kube.LoadConfig(kube.LoadOptions{Flag: f.kubeconfig, Env: os.Getenv("KUBECONFIG"), Context: f.context})
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w", err)
+	}
+	cluster, err := kube.New(kube.Options{Config: rest})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	deadline := time.Now().Add(f.wait)
+	for {
+		report, err := f.compare(cmd.Context(), cluster, reader, scope, name)
+		if err != nil {
+			return f.explain(err)
+		}
+		if report.Equal() || time.Now().After(deadline) {
+			return printReport(cmd, f.output, name, report)
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		}
+	}
+}
+
+// scope is what the client's configuration lets out of the cluster.
+func (f *diffFlags) scope() (diff.Scope, error) {
+	c := config.Default()
+	if f.configDir != "" {
+		var err error
+		if c, _, err = config.LoadClient(config.OS().With("CONFIG", f.configDir)); err != nil {
+			return diff.Scope{}, err
+		}
+	}
+	if len(c.InCluster.Resources) == 0 {
+		c.InCluster.Resources = config.CommonResources()
+	}
+	s := diff.Scope{Filter: client.Filter(c), Transform: policy.New(policy.LinkV1)}
+	for i := range c.InCluster.Resources {
+		s.Kinds = append(s.Kinds, c.InCluster.Resources[i].Kind())
+	}
+	return s, nil
+}
+
+// compare lists the store before the cluster or after it: what changes between
+// the two is a difference that the next look no longer has.
+func (f *diffFlags) compare(ctx context.Context, cluster synchronizer.Cluster, reader *api.Client, scope diff.Scope, name string) (diff.Report, error) {
+	live, _, err := diff.Live(ctx, cluster, scope)
+	if err != nil {
+		return diff.Report{}, err
+	}
+	query := url.Values{"cluster": {name}, "limit": {"5000"}}
+	if f.account != "" {
+		query.Set("account", f.account)
+	}
+	stored := diff.Set{}
+	err = reader.EachPage(ctx, query, func(page []api.Object) error {
+		for i := range page {
+			o := &page[i]
+			kind := synchronizer.Kind{Group: o.Group, Version: o.Version, Resource: o.Resource}
+			stored[diff.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = diff.Entry{UID: o.UID, Checksum: o.Checksum}
+		}
+		return nil
+	})
+	return diff.Compare(live, stored), err
+}
+
+func printReport(cmd *cobra.Command, output, name string, r diff.Report) error {
+	if output == "json" {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+	} else {
+		for _, part := range []struct {
+			sign string
+			list []string
+		}{{"+ only in the cluster: ", r.Missing}, {"- only in the store:   ", r.Extra}, {"~ different:           ", r.Different}} {
+			for _, object := range part.list {
+				cmd.Println(part.sign + object)
+			}
+		}
+		cmd.Printf("%s: %d objects agree, %d do not (key, uid and checksum)\n", name, r.Agree, len(r.Missing)+len(r.Extra)+len(r.Different))
+	}
+	if !r.Equal() {
+		return errDiffers
+	}
+	return nil
+}

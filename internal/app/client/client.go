@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package client wires the client: an API server, the agent and a link. It links
+// no queue, store or API (a test on the program's dependencies holds it to that).
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+
+	"synchronizer"
+	"synchronizer/internal/agent"
+	"synchronizer/internal/app"
+	"synchronizer/internal/config"
+	"synchronizer/internal/filter"
+	"synchronizer/internal/kube"
+	"synchronizer/internal/link"
+	"synchronizer/internal/policy"
+	"synchronizer/internal/telemetry"
+)
+
+// Client is a client that has been opened and not yet run.
+type Client struct {
+	process *app.Process
+	cluster *kube.Cluster
+	dialer  *link.Dialer
+	agent   *agent.Agent
+	health  net.Listener
+	version string
+}
+
+// Open prepares a client for the API server that load finds. It sends nothing:
+// an API server or a backend that is away is no start error. With health false
+// the process has another health port.
+func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadOptions, health bool) (*Client, error) {
+	reg := p.Registerer("client")
+	rest, description, err := kube.LoadConfig(load)
+	if err != nil {
+		return nil, fmt.Errorf("finding the API server: %w", err)
+	}
+	p.Logger.Info("watching", "apiServer", description, "kinds", len(c.InCluster.Resources))
+	in := &c.InCluster
+	client := &Client{process: p}
+	if client.cluster, err = kube.New(kube.Options{
+		Config: rest, QPS: in.QPS, Burst: in.Burst, ItemBytes: int(in.MaxObjectBytes),
+		Logger: p.Logger, Registerer: reg,
+	}); err != nil {
+		return nil, err
+	}
+	frames, err := link.NewMetrics(reg)
+	if err != nil {
+		return nil, err
+	}
+	client.version = c.Process.Release
+	if client.version == "" {
+		client.version = synchronizer.Version
+	}
+	client.dialer = &link.Dialer{
+		URL: in.ServerURL, AccessKey: in.AccessKey.Reveal(), CAFile: in.CAFile,
+		Hello: synchronizer.Hello{
+			ClusterID:           synchronizer.ClusterID{Account: in.Account, Cluster: in.ClusterName},
+			SynchronizerVersion: client.version,
+			HelmVersion:         c.Process.HelmRelease,
+		},
+		Limits: link.Limits{MaxMessageBytes: int(in.MaxObjectBytes)},
+		Drop:   p.Drops.Drop, Logger: p.Logger, Metrics: frames,
+	}
+	if client.agent, err = agent.New(agent.Options{
+		Cluster: client.cluster, Dialer: client.dialer, Kinds: kinds(in.Resources),
+		Filter: Filter(c), Policy: policy.New(policy.LinkV1),
+		Drop: p.Drops.Drop, MaxObjectBytes: int(in.MaxObjectBytes),
+		Logger: p.Logger, Registerer: reg,
+	}); err != nil {
+		return nil, err
+	}
+	if health {
+		if client.health, err = telemetry.Listen(ctx, app.LocalPort(in.HealthPort), "inCluster.healthPort"); err != nil {
+			return nil, err
+		}
+	}
+	return client, nil
+}
+
+// Filter is the configuration's rule on which objects are carried.
+func Filter(c *config.Config) *filter.Filter {
+	return filter.New(filter.Rules{
+		IncludeNamespaces: c.InCluster.IncludeNamespaces, ExcludeNamespaces: c.InCluster.ExcludeNamespaces,
+		OperatorNamespace: c.InCluster.Namespace, IncludeChildWorkloads: c.InCluster.IncludeChildWorkloads,
+	})
+}
+
+// kinds translates what the configuration lists.
+func kinds(resources []config.Resource) []agent.KindConfig {
+	list := make([]agent.KindConfig, len(resources))
+	for i := range resources {
+		list[i] = agent.KindConfig{Kind: resources[i].Kind(), Strategy: agent.StrategyCopy}
+		if resources[i].Patches() {
+			list[i].Strategy = agent.StrategyPatch
+		}
+	}
+	return list
+}
+
+// Ready is nil once the first connection was made.
+func (c *Client) Ready() error {
+	if !c.agent.Ready() {
+		return errors.New("not yet connected to the server")
+	}
+	return nil
+}
+
+// Run synchronizes until ctx ends (nil) or the server refuses the client for
+// good at its first connect.
+func (c *Client) Run(ctx context.Context) error {
+	defer c.cluster.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		facts := c.cluster.Facts(ctx)
+		c.dialer.Hello.GitVersion, c.dialer.Hello.CloudProvider = facts.GitVersion, facts.CloudProvider
+		c.dialer.Hello.ClusterUID, c.dialer.Hello.ResourceGroup = facts.ClusterUID, facts.ResourceGroup
+		return c.agent.Run(ctx)
+	})
+	if c.health != nil {
+		g.Go(func() error { return c.process.Health(ctx, c.health, c.Ready) })
+		g.Go(func() error { return c.process.Profiler(ctx) })
+	}
+	return g.Wait()
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app holds what every process of the system needs before its parts are
+// wired: a log, a registry, the drop counter, and the ports for people. The
+// wiring itself is in the packages client and server below; they are apart so
+// that the client's program links no queue, store or API.
+package app
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"synchronizer/internal/telemetry"
+)
+
+// Process is the part of a process that its parts share.
+type Process struct {
+	Logger   *slog.Logger
+	Registry *prometheus.Registry
+	Drops    *telemetry.Drops
+}
+
+// NewProcess makes log, registry and drop counter; the log goes to w in the
+// form that KS_LOGGER_LEVEL and KS_LOGGER_NAME ask for.
+func NewProcess(w io.Writer) *Process {
+	log := telemetry.NewLogger(w, os.Getenv("KS_LOGGER_LEVEL"), os.Getenv("KS_LOGGER_NAME"))
+	reg := telemetry.NewRegistry()
+	return &Process{Logger: log, Registry: reg, Drops: telemetry.NewDrops(reg, log)}
+}
+
+// Registerer is the registry for one part, whose metrics get the label role, so
+// that client and server can live in one process.
+func (p *Process) Registerer(role string) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"role": role}, p.Registry)
+}
+
+// LocalPort is the address of a port for people; all interfaces, since probes and
+// scrapers come from outside.
+func LocalPort(port int) string { return net.JoinHostPort("", strconv.Itoa(port)) }
+
+// Health serves the health port until ctx ends. Listen it first, so that a busy
+// port is a start error.
+func (p *Process) Health(ctx context.Context, l net.Listener, ready func() error) error {
+	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready}.Handler(), time.Second)
+}
+
+// profilerAddress is the field's port for pprof; loopback only.
+const profilerAddress = "127.0.0.1:6060"
+
+// Profiler serves pprof until ctx ends if ENABLE_PROFILER is set; a busy port
+// is a warning.
+func (p *Process) Profiler(ctx context.Context) error {
+	if on, _ := strconv.ParseBool(os.Getenv("ENABLE_PROFILER")); !on {
+		return nil
+	}
+	l, err := telemetry.Listen(ctx, profilerAddress, "ENABLE_PROFILER")
+	if err != nil {
+		p.Logger.Warn("no profiler", "error", err)
+		return nil
+	}
+	return telemetry.Serve(ctx, l, telemetry.ProfilerHandler(), time.Second)
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package diff compares what a cluster has with what the store has, object by
+// object: both as sets of (key, uid, checksum). It reads the cluster afresh and
+// shares nothing with the path that filled the store but the rules of what
+// leaves a cluster (filter, policy, checksum).
+package diff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"synchronizer"
+	"synchronizer/internal/checksum"
+	"synchronizer/internal/filter"
+	"synchronizer/internal/policy"
+)
+
+// Entry is what must agree of one object.
+type Entry struct{ UID, Checksum string }
+
+// Key names an object within one cluster.
+type Key struct {
+	Kind            synchronizer.Kind
+	Namespace, Name string
+}
+
+// String is "group/version/resource namespace/name".
+func (k Key) String() string { return k.Kind.String() + " " + k.Namespace + "/" + k.Name }
+
+// Set is one side of the comparison.
+type Set map[Key]Entry
+
+// Scope is what of a cluster is carried.
+type Scope struct {
+	Kinds     []synchronizer.Kind
+	Filter    *filter.Filter
+	Transform *policy.Transform
+}
+
+// Live lists the cluster and makes the set of what should be stored of it. Kinds
+// that it does not serve are returned apart.
+func Live(ctx context.Context, cluster synchronizer.Cluster, scope Scope) (set Set, absent []synchronizer.Kind, err error) {
+	set = Set{}
+	var buf []byte
+	for _, kind := range scope.Kinds {
+		_, err := cluster.List(ctx, kind, func(o synchronizer.Object) error {
+			if o.Err != nil {
+				return fmt.Errorf("reading %s %s/%s: %w", kind, o.Namespace, o.Name, o.Err)
+			}
+			if carried, err := scope.Filter.Allows(kind, o.Namespace, o.Body); err != nil || !carried {
+				return err
+			}
+			body, err := scope.Transform.Apply(buf[:0], kind.Group, kind.Resource, o.Body)
+			if err != nil {
+				return fmt.Errorf("transforming %s %s/%s: %w", kind, o.Namespace, o.Name, err)
+			}
+			sum, err := checksum.ObjectV1(body)
+			if err != nil {
+				return fmt.Errorf("computing the checksum of %s %s/%s: %w", kind, o.Namespace, o.Name, err)
+			}
+			set[Key{kind, o.Namespace, o.Name}] = Entry{UID: o.UID, Checksum: sum}
+			return nil
+		})
+		switch {
+		case errors.Is(err, synchronizer.ErrKindNotServed):
+			absent = append(absent, kind)
+		case err != nil:
+			return nil, nil, fmt.Errorf("listing %s: %w", kind, err)
+		}
+	}
+	return set, absent, nil
+}
+
+// Report is what does not agree; the lists are sorted.
+type Report struct {
+	Agree     int      `json:"agree"`
+	Missing   []string `json:"missing"`   // in the cluster, not in the store
+	Extra     []string `json:"extra"`     // in the store, not in the cluster
+	Different []string `json:"different"` // in both, with another uid or checksum
+}
+
+// Equal reports whether nothing disagrees.
+func (r Report) Equal() bool { return len(r.Missing)+len(r.Extra)+len(r.Different) == 0 }
+
+// Compare holds two sets against each other.
+func Compare(live, stored Set) Report {
+	r := Report{Missing: []string{}, Extra: []string{}, Different: []string{}}
+	for key, want := range live {
+		switch got, ok := stored[key]; {
+		case !ok:
+			r.Missing = append(r.Missing, key.String())
+		case got != want:
+			r.Different = append(r.Different, key.String())
+		default:
+			r.Agree++
+		}
+	}
+	for key := range stored {
+		if _, ok := live[key]; !ok {
+			r.Extra = append(r.Extra, key.String())
+		}
+	}
+	slices.Sort(r.Missing)
+	slices.Sort(r.Extra)
+	slices.Sort(r.Different)
+	return r
+}

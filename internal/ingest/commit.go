@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"context"
+	"errors"
+
+	"synchronizer"
+)
+
+// commit writes items into the store, in one transaction unless one of them is
+// refused by the database: then the batch is halved until that one stands alone
+// and is set aside. It returns what has to be asked.
+func (i *Ingester) commit(ctx context.Context, items []item) ([]synchronizer.Message, error) {
+	var asks []synchronizer.Message
+	var refused error
+	err := i.persist(ctx, "store", "writing records", func() error {
+		start := i.Now()
+		var err error
+		asks, err = i.transact(ctx, items)
+		i.metrics.transaction.Observe(i.Now().Sub(start).Seconds())
+		if errors.Is(err, synchronizer.ErrInvalid) {
+			refused, err = err, nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case refused == nil:
+		return asks, nil
+	case len(items) == 1:
+		items[0].fail(refused)
+		return nil, nil
+	}
+	// Halves keep the order of each object: the first is committed before the
+	// second is begun.
+	half := len(items) / 2
+	first, err := i.commit(ctx, items[:half])
+	if err != nil {
+		return nil, err
+	}
+	second, err := i.commit(ctx, items[half:])
+	if err != nil {
+		return nil, err
+	}
+	return append(first, second...), nil
+}
+
+// plan is what a transaction reads before it folds.
+type plan struct {
+	sources   []synchronizer.ClusterSource
+	sourceOf  map[synchronizer.ClusterSource]int
+	keys      []synchronizer.ObjectKey
+	bodies    []bool // whether the row's body is needed: only a patch does
+	keyOf     map[synchronizer.ObjectKey]int
+	connected []synchronizer.ClientSeen
+}
+
+// makePlan collects the sources in order of appearance (which becomes their
+// order in time) and the keys.
+func (i *Ingester) makePlan(items []item) plan {
+	p := plan{
+		sourceOf: make(map[synchronizer.ClusterSource]int),
+		keyOf:    make(map[synchronizer.ObjectKey]int, len(items)),
+		keys:     make([]synchronizer.ObjectKey, 0, len(items)),
+		bodies:   make([]bool, 0, len(items)),
+	}
+	for k := range items {
+		m := &items[k].msg
+		if items[k].fault != nil {
+			continue
+		}
+		switch {
+		case m.Event.AboutObject() && m.Event != synchronizer.EventGet:
+			p.addSource(m)
+			key := m.Key()
+			at, known := p.keyOf[key]
+			if !known {
+				at = len(p.keys)
+				p.keyOf[key] = at
+				p.keys, p.bodies = append(p.keys, key), append(p.bodies, false)
+			}
+			p.bodies[at] = p.bodies[at] || m.Event == synchronizer.EventPatch
+		case m.Event == synchronizer.EventServerConnected:
+			p.addSource(m)
+		case m.Event == synchronizer.EventConnectedClients && m.Clients != nil:
+			for _, c := range m.Clients.Clients {
+				if c.ClusterID.Validate() == nil {
+					p.connected = append(p.connected, synchronizer.ClientSeen{ConnectedClient: c, At: i.Now()})
+				}
+			}
+		}
+	}
+	return p
+}
+
+func (p *plan) addSource(m *synchronizer.Message) {
+	source := synchronizer.ClusterSource{ClusterID: m.ClusterID, Source: m.Source}
+	if _, known := p.sourceOf[source]; !known {
+		p.sourceOf[source] = len(p.sources)
+		p.sources = append(p.sources, source)
+	}
+}
+
+// transact folds items into the store in one transaction.
+func (i *Ingester) transact(ctx context.Context, items []item) ([]synchronizer.Message, error) {
+	p := i.makePlan(items)
+	objects := make([]object, len(p.keys))
+	err := i.Store.Update(ctx, func(tx synchronizer.Tx) error {
+		generations, err := tx.Generations(ctx, p.sources)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Rows(ctx, p.keys, p.bodies)
+		if err != nil {
+			return err
+		}
+		for k := range objects {
+			objects[k] = object{row: rows[k]}
+		}
+		f := folder{now: i.Now(), offers: i.offers}
+		for k := range items {
+			it := &items[k]
+			if it.fault != nil {
+				continue
+			}
+			m := &it.msg
+			switch at, about := p.keyOf[m.Key()]; {
+			case about && m.Event.AboutObject() && m.Event != synchronizer.EventGet:
+				source := p.sourceOf[synchronizer.ClusterSource{ClusterID: m.ClusterID, Source: m.Source}]
+				it.result = f.fold(&objects[at], it, synchronizer.Order{Generation: generations[source], Seq: m.Seq})
+			case m.Event == synchronizer.EventServerConnected, m.Event == synchronizer.EventConnectedClients:
+				it.result = resultNoted
+			default:
+				it.result = resultNone
+			}
+		}
+		if err := tx.SeeClients(ctx, p.connected); err != nil {
+			return err
+		}
+		var dirty []synchronizer.Row
+		for k := range objects {
+			if o := &objects[k]; o.dirt {
+				o.row.Touched = o.kept
+				dirty = append(dirty, *o.row)
+			}
+		}
+		return tx.Write(ctx, dirty)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var asks []synchronizer.Message
+	for k := range objects {
+		if objects[k].ask != nil {
+			asks = append(asks, *objects[k].ask)
+		}
+	}
+	return asks, nil
+}

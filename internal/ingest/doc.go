@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ingest is the event ingester: it takes records of clusters from the
+// queue, writes what they mean into the store, and asks for what it lacks.
+//
+// A batch goes through it in five steps (ingester.go):
+//
+//	take      what has arrived, without linger       Consumer.Next
+//	read      records into items, faults set aside   item.go
+//	fold      items of one object, in order          fold.go, pure
+//	commit    one transaction                        Store.Update
+//	answer    GetObject on In, confirmed; then Ack
+//
+// Everything before the acknowledgement may happen twice, so everything is
+// idempotent: a statement changes a row only if its Order is higher than the
+// row's.
+package ingest

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"synchronizer"
+	"synchronizer/internal/checksum"
+	"synchronizer/internal/patch"
+	"synchronizer/internal/rawjson"
+)
+
+// maxAskDepth is the greatest depth of a record whose GetObject is still
+// answered: its frame is one deeper, the answering frame two, and no frame
+// deeper than MaxDepth is handled.
+const maxAskDepth = synchronizer.MaxDepth - 2
+
+// object is one key of a batch: the row as it is stored, changed by one item
+// after the other.
+type object struct {
+	row  *synchronizer.Row // nil: the store knows nothing
+	ask  *synchronizer.Message
+	kept bool // the row has been changed, but only touched
+	dirt bool // the row has been changed
+}
+
+// folder applies items to objects. It does no I/O; now is the time of the
+// transaction. It remembers offers only to save a question later, never for the
+// result.
+type folder struct {
+	now    time.Time
+	offers *offers
+}
+
+// fold applies one item to its object and says what became of it.
+func (f *folder) fold(o *object, it *item, order synchronizer.Order) result {
+	m := &it.msg
+	if o.row != nil {
+		switch c := order.Compare(o.row.Order); {
+		case c == 0:
+			return resultDuplicate
+		case c < 0:
+			return resultStale
+		}
+	}
+	switch m.Event {
+	case synchronizer.EventVerify:
+		return f.verify(o, m, order)
+	case synchronizer.EventPut:
+		f.store(o, m, order, m.Body, m.Checksum, it.uid, it.resourceVersion)
+		return resultStored
+	case synchronizer.EventPatch:
+		return f.patch(o, m, order)
+	case synchronizer.EventDelete:
+		o.ask = nil
+		o.row = &synchronizer.Row{Key: m.Key(), Order: order, UpdatedAt: f.now, DeletedAt: f.now}
+		o.dirt, o.kept = true, false
+		return resultDeleted
+	}
+	return resultNone
+}
+
+// verify handles "the object exists with this checksum".
+func (f *folder) verify(o *object, m *synchronizer.Message, order synchronizer.Order) result {
+	if r := o.row; r != nil && !r.Deleted() && m.Checksum != "" && (m.Checksum == r.Checksum || m.Checksum == r.Offered) {
+		// The newer statement takes over the row's place in the order, so that a
+		// state from between cannot come back.
+		o.ask = nil
+		r.Order = order
+		o.kept = o.kept || !o.dirt
+		o.dirt = true
+		return resultConfirmed
+	}
+	f.offers.add(m, offer{checksum: m.Checksum})
+	o.ask = f.question(m, nil)
+	return resultAsked
+}
+
+// patch handles a merge patch. The row is left as it is unless the result has
+// the checksum that the client says.
+func (f *folder) patch(o *object, m *synchronizer.Message, order synchronizer.Order) result {
+	offered, _ := f.offers.get(m)
+	base := []byte(nil)
+	switch {
+	case offered.emptyBase:
+		base = []byte("{}")
+	case o.row != nil && !o.row.Deleted():
+		base = o.row.Body
+	}
+	if base != nil {
+		if body, err := patch.ApplyV1(base, m.Body); err == nil {
+			if sum, err := checksum.ObjectV1(body); err == nil && sum == m.Checksum {
+				if meta, err := rawjson.Metadata(body); err == nil {
+					f.store(o, m, order, body, sum, meta.UID, meta.ResourceVersion)
+					return resultStored
+				}
+			}
+		}
+	}
+	if offered.emptyBase {
+		return resultPatch // the second failure: nothing that this peer patches will fit
+	}
+	// Asked with an empty base, the client sends the whole object.
+	o.ask = f.question(m, []byte("{}"))
+	f.offers.add(o.ask, offer{checksum: m.Checksum, emptyBase: true})
+	return resultAsked
+}
+
+// store makes body the object's state.
+func (f *folder) store(o *object, m *synchronizer.Message, order synchronizer.Order, body []byte, sum, uid, rv string) {
+	row := &synchronizer.Row{
+		Key: m.Key(), UID: uid, ResourceVersion: rv, Checksum: sum,
+		Order: order, UpdatedAt: f.now, Body: body,
+	}
+	if offered, ok := f.offers.get(m); ok && offered.checksum != sum {
+		row.Offered = offered.checksum
+	}
+	o.row, o.ask, o.dirt, o.kept = row, nil, true, false
+}
+
+// question asks the client for the object of m. Depth and MsgID are copied, so
+// that the answer can be told; a chain that has become too deep to be answered
+// is begun anew.
+func (f *folder) question(m *synchronizer.Message, base []byte) *synchronizer.Message {
+	q := &synchronizer.Message{
+		Event: synchronizer.EventGet, Depth: m.Depth, MsgID: m.MsgID,
+		Kind: m.Kind, Namespace: m.Namespace, Name: m.Name,
+		ResourceVersion: m.ResourceVersion, Body: base, ClusterID: m.ClusterID,
+	}
+	if m.Depth > maxAskDepth || m.MsgID == "" {
+		q.Depth, q.MsgID = 1, uuid.NewString()
+	}
+	return q
+}

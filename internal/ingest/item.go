@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"errors"
+	"fmt"
+
+	"synchronizer"
+	"synchronizer/internal/checksum"
+	"synchronizer/internal/queue"
+	"synchronizer/internal/rawjson"
+)
+
+// result says what became of one item. Results are counted after the commit.
+type result string
+
+const (
+	resultNone      result = "ignored"
+	resultStored    result = "stored"
+	resultDeleted   result = "deleted"
+	resultConfirmed result = "confirmed" // the row was right
+	resultAsked     result = "asked"     // the body is missing: GetObject
+	resultDuplicate result = "duplicate" // the same statement again
+	resultStale     result = "stale"     // the row is newer
+	resultPatch     result = "patch_not_applicable"
+	resultNoted     result = "noted" // about a connection
+	resultFault     result = "dead_letter"
+)
+
+// item is one record on its way through a batch.
+type item struct {
+	record *synchronizer.Record
+	msg    synchronizer.Message
+	// uid and resourceVersion are those of the body (Put).
+	uid, resourceVersion string
+
+	result result
+	// fault is set when the record can never be stored.
+	fault error
+}
+
+// read decodes a record and everything that needs its body, outside of the
+// transaction. It never fails: what cannot be read has a fault.
+func read(r *synchronizer.Record) item {
+	it := item{record: r}
+	m, err := queue.Decode(r)
+	if err != nil {
+		it.fail(fmt.Errorf("decoding record: %w", err))
+		return it
+	}
+	it.msg = m
+	if m.Source == "" || (m.Seq == 0 && m.Event.AboutObject()) {
+		// A server of another make stamps nothing: the broker's order is its order.
+		it.msg.Stamp = synchronizer.Stamp{Source: "partition:" + r.Partition, Seq: r.Position}
+	}
+	if m.Event != synchronizer.EventPut {
+		return it
+	}
+	meta, err := rawjson.Metadata(m.Body)
+	if err != nil {
+		it.fail(fmt.Errorf("reading object: %w", err))
+		return it
+	}
+	it.uid, it.resourceVersion = meta.UID, meta.ResourceVersion
+	if m.Checksum == "" {
+		if it.msg.Checksum, err = checksum.ObjectV1(m.Body); err != nil {
+			it.fail(fmt.Errorf("computing checksum: %w", err))
+		}
+	}
+	return it
+}
+
+func (it *item) fail(err error) {
+	it.fault, it.result = err, resultFault
+}
+
+// name says which object or record it is, for a log line.
+func (it *item) name() string {
+	if it.msg.Event.AboutObject() {
+		return it.msg.Event.String() + " " + it.msg.ClusterID.String() + " " + it.msg.Kind.String() + " " + it.msg.Namespace + "/" + it.msg.Name
+	}
+	r := it.record
+	return fmt.Sprintf("%s %s %s/%s/%s %s/%s", r.Property("event"), r.Key,
+		r.Property("group"), r.Property("version"), r.Property("resource"), r.Property("namespace"), r.Property("name"))
+}
+
+// dropReason is the reason under which a fault is counted.
+func (it *item) dropReason() synchronizer.DropReason {
+	if errors.Is(it.fault, queue.ErrForeign) {
+		return synchronizer.DropForeign
+	}
+	return synchronizer.DropDeadLetter
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"synchronizer"
+	"synchronizer/internal/link"
+	"synchronizer/internal/queue"
+)
+
+// Close codes of RFC 6455 that a server gives.
+const (
+	statusGoingAway     = 1001
+	statusTryAgainLater = 1013
+)
+
+const (
+	// publishTimeout is how long the queue may refuse before links are closed.
+	publishTimeout = 20 * time.Second
+	// flushTimeout bounds the publishing of what a client sent before it left.
+	flushTimeout = 10 * time.Second
+	// retryAfter is what a client is told that cannot be let in just now.
+	retryAfter = 5 * time.Second
+)
+
+// Options are what a Server needs; all fields but Now must be set.
+type Options struct {
+	Queue         synchronizer.Queue
+	QueueName     string // for metrics: embedded, kafka, …
+	Encoding      queue.Encoding
+	Authenticator Authenticator
+	Link          link.Options
+	ServerName    string // said in ConnectedClients
+	// UpwardBytes bounds what is read from one client and not yet confirmed by the
+	// queue; BacklogBytes what waits for one client that does not read.
+	UpwardBytes, BacklogBytes int
+	// MaxObjectSize is the largest body that is carried to the backend, in bytes;
+	// 0: as large as a frame may be.
+	MaxObjectSize int64
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Drop       synchronizer.DropFunc
+	Now        func() time.Time // default time.Now
+}
+
+// Server is the http.Handler that clients connect to.
+type Server struct {
+	options  Options
+	encoder  queue.Encoder
+	registry *registry
+	metrics  *metrics
+	open     sync.WaitGroup // connections
+	draining context.Context
+	drain    context.CancelFunc
+	started  chan struct{} // closed when In is tailed: answers can be delivered
+}
+
+// New makes a server; Run must be called for it to serve.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{
+		options:  o,
+		encoder:  queue.Encoder{Encoding: o.Encoding, Producer: queue.Server, Now: o.Now},
+		registry: newRegistry(),
+		started:  make(chan struct{}),
+	}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.metrics = newMetrics(o.Registerer, s.registry.clusters)
+	return s
+}
+
+// Run tails In until ctx ends, then closes all links (1001) and waits for them.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.drain()
+	t, err := s.options.Queue.Tail(ctx)
+	if err != nil {
+		return fmt.Errorf("subscribing to the queue: %w", err)
+	}
+	close(s.started)
+	err = s.tail(ctx, t)
+	_ = t.Close()
+	s.drain()
+	s.open.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Ready is nil once the server delivers in both directions.
+func (s *Server) Ready() error {
+	select {
+	case <-s.started:
+		return nil
+	default:
+		return errors.New("not yet subscribed to the queue")
+	}
+}
+
+// ServeHTTP accepts a client on any path. Refusals come in the order missing
+// header (401), version (424), key (401); what cannot be decided now is 503.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	hello, accessKey, err := link.ParseHello(r, link.ExtraHeaders{})
+	if err != nil {
+		s.refuse(w, hello, err)
+		return
+	}
+	if err := s.options.Authenticator.Authenticate(r.Context(), hello.ClusterID, accessKey); err != nil {
+		s.refuse(w, hello, err)
+		return
+	}
+	if err := s.Ready(); err != nil {
+		s.refuse(w, hello, err)
+		return
+	}
+	select {
+	case <-s.draining.Done():
+		s.refuse(w, hello, errors.New("server is shutting down"))
+		return
+	default:
+	}
+	s.open.Add(1)
+	defer s.open.Done()
+	c := &connection{server: s, hello: hello, source: uuid.NewString(), since: s.options.Now()}
+	c.ctx = context.WithoutCancel(r.Context())
+	c.up = newPump(s.options.UpwardBytes, c.publish)
+	c.down = newPump(s.options.BacklogBytes, c.send)
+	// Before a frame of the connection is read, the backend knows its source: that
+	// gives it its generation, in the order of connections.
+	if err := s.introduce(r.Context(), c); err != nil {
+		s.refuse(w, hello, err)
+		return
+	}
+	accept := s.options.Link
+	accept.Hello = hello
+	if c.link, err = link.Accept(w, r, accept); err != nil {
+		s.options.Logger.Warn("upgrading connection", "account", hello.Account, "cluster", hello.Cluster, "error", err)
+		return // Accept has answered
+	}
+	s.serve(c)
+}
+
+// refuse answers with the status that err asks for and logs the reason. What
+// cannot be decided now is 503, and its details stay in the log.
+func (s *Server) refuse(w http.ResponseWriter, hello synchronizer.Hello, err error) {
+	s.options.Logger.Warn("client refused", "account", hello.Account, "cluster", hello.Cluster, "reason", err)
+	final := errors.Is(err, synchronizer.ErrUnauthorized) || errors.Is(err, synchronizer.ErrUnsupportedVersion) || errors.Is(err, synchronizer.ErrInvalid)
+	if !final {
+		err = &synchronizer.RetryAfterError{After: retryAfter, Err: errors.New("not available now")}
+	}
+	s.metrics.refused.Inc()
+	link.Refuse(w, err)
+}
+
+// introduce publishes ServerConnected and waits for the confirmation.
+func (s *Server) introduce(ctx context.Context, c *connection) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	m := synchronizer.Message{
+		Event: synchronizer.EventServerConnected, MsgID: uuid.NewString(),
+		ClusterID: c.id(), Stamp: synchronizer.Stamp{Source: c.source},
+	}
+	return s.publishMessage(ctx, &m)
+}
+
+// announce publishes who has connected. It is for people: a failure is logged.
+func (s *Server) announce(ctx context.Context, c *connection) {
+	m := synchronizer.Message{
+		Event: synchronizer.EventConnectedClients, MsgID: uuid.NewString(), ClusterID: c.id(),
+		Clients: &synchronizer.ConnectedClients{
+			ServerName: s.options.ServerName,
+			Clients:    []synchronizer.ConnectedClient{c.describe()},
+			KeepAlive:  s.options.Now(),
+		},
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	if err := s.publishMessage(ctx, &m); err != nil {
+		s.options.Logger.Warn("publishing who is connected", "cluster", c.id().String(), "error", err)
+	}
+}
+
+func (s *Server) publishMessage(ctx context.Context, m *synchronizer.Message) error {
+	r, err := s.encoder.Encode(m, queue.Extra{Link: "v1"})
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", m.Event, err)
+	}
+	return s.publish(ctx, []synchronizer.Record{r})
+}
+
+// publish sends records to Out and counts them.
+func (s *Server) publish(ctx context.Context, records []synchronizer.Record) error {
+	err := s.options.Queue.Publish(ctx, synchronizer.Out, records)
+	status := "success"
+	if err != nil {
+		status = "error"
+		err = fmt.Errorf("publishing to the queue: %w", err)
+	}
+	s.metrics.countProduced(s.options.QueueName, status, records)
+	return err
+}

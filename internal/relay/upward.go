@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"synchronizer"
+	"synchronizer/internal/queue"
+)
+
+// receive carries what the client says to the queue until the link ends. When
+// the queue takes no more, it stops reading, and the client is slowed down.
+func (c *connection) receive(ctx context.Context) error {
+	for {
+		m, err := c.link.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		if m.Event != synchronizer.EventBatch {
+			if err := c.forward(ctx, &m, m.MsgID, m.Depth); err != nil {
+				return err
+			}
+			continue
+		}
+		// Items stand for themselves, under the MsgID and Depth of their batch.
+		for i := range m.Items {
+			if err := c.forward(ctx, &m.Items[i], m.MsgID, m.Depth); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// forward stamps one message and hands it to the publisher.
+func (c *connection) forward(ctx context.Context, m *synchronizer.Message, msgID string, depth int) error {
+	m.ClusterID, m.MsgID, m.Depth = c.id(), msgID, depth+1
+	if limit := c.server.options.MaxObjectSize; limit > 0 && int64(len(m.Body)) > limit {
+		c.server.options.Drop(synchronizer.DropTooLarge, fmt.Sprintf("%s %s: %d bytes are above MAX_OBJECT_SIZE", m.Event, m.Key(), len(m.Body)))
+		return nil
+	}
+	m.Source, m.Seq = c.source, c.seq+1
+	r, err := c.server.encoder.Encode(m, queue.Extra{Link: "v1"})
+	if err != nil {
+		c.server.options.Drop(synchronizer.DropMalformed, fmt.Sprintf("%s from %s: %v", m.Event, c.id(), err))
+		return nil
+	}
+	c.seq++
+	return c.up.put(ctx, r, r.Size())
+}
+
+// publish is the run function of the upward pump. It fails, and with it the
+// connection, when the queue has refused for publishTimeout: the client then
+// reconnects with back-off and sends again what may be lost.
+func (c *connection) publish(batch []synchronizer.Record) error {
+	ctx, cancel := context.WithTimeout(c.ctx, publishTimeout)
+	defer cancel()
+	err := c.server.publish(ctx, batch)
+	if errors.Is(err, synchronizer.ErrTooLarge) {
+		c.server.options.Drop(synchronizer.DropTooLarge, fmt.Sprintf("from %s: %v", c.id(), err))
+		return nil
+	}
+	if err != nil {
+		go func() { _ = c.link.Close(statusTryAgainLater, "queue is away") }()
+	}
+	return err
+}
