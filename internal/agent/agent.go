@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"synchronizer"
+	"synchronizer/internal/filter"
+	"synchronizer/internal/policy"
+)
+
+const (
+	firstLists   = 2 // kinds in their first list at the same time
+	clusterReads = 8 // GETs of all kinds at the same time
+	flushTime    = 5 * time.Second
+)
+
+// Strategy is how changes of a kind are sent on link v1.
+type Strategy string
+
+// The strategies. As long as there are no baselines, both send whole objects.
+const (
+	StrategyCopy  Strategy = "copy"
+	StrategyPatch Strategy = "patch"
+)
+
+// KindConfig is one kind that is synchronized.
+type KindConfig struct {
+	Kind     synchronizer.Kind
+	Strategy Strategy
+}
+
+// Clock is what time it is; tests have their own.
+type Clock interface {
+	Now() time.Time
+	// After returns a channel that receives once d has passed, and a function that
+	// frees what it needs.
+	After(d time.Duration) (<-chan time.Time, func())
+}
+
+// Options are what an Agent is made of. Cluster, Dialer, Kinds, Policy and Drop
+// are required.
+type Options struct {
+	Cluster synchronizer.Cluster
+	Dialer  synchronizer.Dialer
+	Kinds   []KindConfig
+	Filter  *filter.Filter // nil: every object
+	Policy  *policy.Transform
+	Drop    synchronizer.DropFunc
+
+	// MaxObjectBytes is the largest object that is sent, after the policy; 0 = 64 MiB.
+	MaxObjectBytes int
+	// OfferBytes bounds the bodies that are kept because the backend may ask for
+	// them, of all kinds together; 0 = 8 MiB.
+	OfferBytes int
+	// FirstConnectTimeout ends Run if no link was had by then; 0 = 15 min.
+	FirstConnectTimeout time.Duration
+
+	Clock      Clock                 // nil: the system's
+	Logger     *slog.Logger          // nil: none
+	Registerer prometheus.Registerer // nil: none
+}
+
+func (o *Options) complete() error {
+	switch {
+	case o.Cluster == nil, o.Dialer == nil, o.Policy == nil, o.Drop == nil:
+		return fmt.Errorf("%w: agent without cluster, dialer, policy or drop function", synchronizer.ErrInvalid)
+	case len(o.Kinds) == 0:
+		return fmt.Errorf("%w: agent without kinds", synchronizer.ErrInvalid)
+	}
+	if o.MaxObjectBytes <= 0 {
+		o.MaxObjectBytes = 64 << 20
+	}
+	if o.OfferBytes <= 0 {
+		o.OfferBytes = 8 << 20
+	}
+	if o.FirstConnectTimeout <= 0 {
+		o.FirstConnectTimeout = 15 * time.Minute
+	}
+	if o.Clock == nil {
+		o.Clock = systemClock{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Agent synchronizes one cluster. Make it with New, and call Run once.
+type Agent struct {
+	options    Options
+	streams    map[synchronizer.Kind]*stream
+	metrics    *metrics
+	pool       *pool
+	hub        hub
+	firstLists *semaphore.Weighted
+	reads      *semaphore.Weighted
+	ready      atomic.Bool
+}
+
+// New checks the options. Its errors wrap synchronizer.ErrInvalid, or are the
+// registerer's.
+func New(options Options) (*Agent, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		options:    options,
+		streams:    map[synchronizer.Kind]*stream{},
+		pool:       newPool(options.OfferBytes),
+		hub:        hub{changed: make(chan struct{})},
+		firstLists: semaphore.NewWeighted(firstLists),
+		reads:      semaphore.NewWeighted(clusterReads),
+	}
+	for _, c := range options.Kinds {
+		switch {
+		case !c.Kind.Valid():
+			return nil, fmt.Errorf("%w: kind %v", synchronizer.ErrInvalid, c.Kind)
+		case c.Strategy != StrategyCopy && c.Strategy != StrategyPatch:
+			return nil, fmt.Errorf("%w: strategy %q of kind %v", synchronizer.ErrInvalid, c.Strategy, c.Kind)
+		case a.streams[c.Kind] != nil:
+			return nil, fmt.Errorf("%w: kind %v is configured twice", synchronizer.ErrInvalid, c.Kind)
+		}
+		a.streams[c.Kind] = newStream(a, c.Kind)
+	}
+	var err error
+	if a.metrics, err = newMetrics(a, options.Registerer); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	for _, s := range a.streams {
+		s.metrics = a.metrics.of(s.kind)
+	}
+	return a, nil
+}
+
+// Run synchronizes until ctx ends; then it sends what was accepted, closes the
+// link with 1001 and returns nil. It returns an error only if no link can be had
+// at the start: at once if the server refuses credentials or version, else after
+// FirstConnectTimeout. Later, and whatever the API server does, it tries again
+// for ever.
+func (a *Agent) Run(ctx context.Context) error {
+	d := newDialing(a)
+	link, err := d.first(ctx)
+	if err != nil || link == nil {
+		return err
+	}
+	a.ready.Store(true)
+
+	// Links live a little longer than ctx, so that the streams can flush.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var streams sync.WaitGroup
+	for _, s := range a.streams {
+		streams.Go(func() { s.run(ctx, life) })
+	}
+	for link != nil {
+		s := newSession(link, a.options.Clock.Now())
+		a.metrics.connected.Set(1)
+		a.hub.set(s) // before anything of it can be received
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			err := a.receive(life, s)
+			s.end(a.options.Clock.Now(), err)
+		})
+		a.options.Logger.Info("connected")
+		select {
+		case <-ctx.Done():
+			a.flush(&streams, end)
+		case <-s.down:
+			a.options.Logger.Warn("connection lost", "error", s.err)
+		}
+		if err := link.Close(closeGoingAway, "going away"); err != nil && ctx.Err() != nil {
+			a.options.Logger.Debug("closing the link", "error", err)
+		}
+		s.end(a.options.Clock.Now(), synchronizer.ErrClosed)
+		reader.Wait()
+		a.hub.set(nil)
+		a.metrics.connected.Set(0)
+		d.ended(s, a.options.Clock.Now())
+		link = d.again(ctx)
+	}
+	streams.Wait()
+	return nil
+}
+
+// flush waits until the streams have sent what they hold, but not for ever.
+func (a *Agent) flush(streams *sync.WaitGroup, end context.CancelFunc) {
+	done := make(chan struct{})
+	go func() {
+		streams.Wait()
+		close(done)
+	}()
+	timeout, stop := a.options.Clock.After(flushTime)
+	defer stop()
+	select {
+	case <-done:
+	case <-timeout:
+		end() // closes the link that a Send is stuck in
+		<-done
+	}
+}
+
+// Ready reports whether a link was had once.
+func (a *Agent) Ready() bool { return a.ready.Load() }
+
+// receive hands what the backend says to the owner of the kind.
+func (a *Agent) receive(ctx context.Context, s *session) error {
+	for {
+		msg, err := s.link.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		a.dispatch(s, &msg)
+	}
+}
+
+func (a *Agent) dispatch(s *session, msg *synchronizer.Message) {
+	what := msg.Event.String() + " " + msg.Kind.String() + " " + msg.Namespace + "/" + msg.Name
+	switch {
+	case msg.Event == synchronizer.EventPing:
+		return
+	case !msg.Event.AboutObject():
+		a.options.Drop(synchronizer.DropUnsupported, what)
+		return
+	}
+	owner := a.streams[msg.Kind]
+	switch {
+	case owner == nil:
+		a.options.Drop(synchronizer.DropNotConfigured, what)
+	case msg.Event != synchronizer.EventGet:
+		a.options.Drop(synchronizer.DropUnsupported, what)
+	default:
+		owner.inbox.put(request{session: s, key: keyOf(msg.Namespace, msg.Name), msgID: msg.MsgID, depth: msg.Depth})
+	}
+}
+
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now() }
+
+func (systemClock) After(d time.Duration) (<-chan time.Time, func()) {
+	timer := time.NewTimer(d)
+	return timer.C, func() { timer.Stop() }
+}
+
+// spread varies a delay by half of it, so that many clients do not come back at
+// the same time.
+func spread(d time.Duration) time.Duration {
+	return d/2 + rand.N(d+1)
+}
+
+// isFinal tells whether an error of the first connect is worth no other try.
+func isFinal(err error) bool {
+	return errors.Is(err, synchronizer.ErrUnauthorized) || errors.Is(err, synchronizer.ErrUnsupportedVersion)
+}

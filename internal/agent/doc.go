@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the client: it reads a cluster and tells the backend over a
+// link what is there and what changes.
+//
+// Kubernetes is the log. Every object can be read again from its API server, so
+// the agent keeps no objects: per object it remembers what it last said (uid,
+// resourceVersion, digest), and nothing else. What could not be said, because
+// the link was down, only makes its key dirty; later the object is read again
+// and said then. So a slow or absent backend costs no memory.
+//
+// One goroutine owns a kind (stream). What it decides stands in a state machine
+// without I/O (machine): events go in, effects come out. Around it:
+//
+//	feeder   runs List and Watch and hands over what they give, transformed
+//	reads    runs Get, for dirty keys and for objects that the backend asks for
+//	session  one link; its reader hands requests to the stream of their kind
+//	pool     bodies that were offered by a checksum and may be asked for soon
+//
+// A kind goes through list, watch, and, when the watch can no longer be resumed,
+// list again; a list marks what it sees and then sweeps what it did not see.
+// Absence counts only after a list that is complete.
+package agent

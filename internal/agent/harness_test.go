@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"synchronizer"
+	"synchronizer/internal/checksum"
+	"synchronizer/internal/filter"
+	"synchronizer/internal/kube/kubefake"
+	"synchronizer/internal/policy"
+	"synchronizer/internal/rawjson"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	configmaps  = synchronizer.Kind{Version: "v1", Resource: "configmaps"}
+	deployments = synchronizer.Kind{Group: "apps", Version: "v1", Resource: "deployments"}
+	widgets     = synchronizer.Kind{Group: "example.com", Version: "v1", Resource: "widgets"}
+)
+
+// rig is an agent between a fake cluster and a backend that answers as an
+// ingester does. It lives in a synctest bubble: time passes only when all wait.
+type rig struct {
+	t       *testing.T
+	cluster *kubefake.Cluster
+	backend *backend
+	agent   *Agent
+	cancel  context.CancelFunc
+	done    chan error
+}
+
+func newRig(t *testing.T, change func(*Options)) *rig {
+	r := &rig{t: t, cluster: kubefake.New(), backend: newBackend(), done: make(chan error, 1)}
+	options := Options{
+		Cluster: r.cluster, Dialer: r.backend, Drop: r.backend.drop, Policy: policy.New(policy.LinkV1),
+		Kinds:  []KindConfig{{configmaps, StrategyCopy}, {deployments, StrategyPatch}},
+		Filter: filter.New(filter.Rules{ExcludeNamespaces: []string{"excluded"}}),
+	}
+	r.cluster.Serve(configmaps, deployments)
+	if change != nil {
+		change(&options)
+	}
+	a, err := New(options)
+	require.NoError(t, err)
+	r.agent = a
+	return r
+}
+
+func (r *rig) start() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	r.cancel = cancel
+	go func() { r.done <- r.agent.Run(ctx) }()
+	synctest.Wait()
+}
+
+func (r *rig) stop() {
+	r.cancel()
+	require.NoError(r.t, <-r.done)
+}
+
+// settle lets d pass, and all that follows happen.
+func (r *rig) settle(d time.Duration) {
+	time.Sleep(d) // of the bubble: it takes no real time
+	synctest.Wait()
+}
+
+func (r *rig) kind(kind synchronizer.Kind) KindStatus {
+	for _, k := range r.agent.Status().Kinds {
+		if k.Kind == kind {
+			return k
+		}
+	}
+	r.t.Fatalf("no status of %v", kind)
+	return KindStatus{}
+}
+
+// agree compares the backend with the cluster.
+func (r *rig) agree(kinds ...synchronizer.Kind) error {
+	want := map[string]string{}
+	transform := policy.New(policy.LinkV1)
+	for _, kind := range kinds {
+		for _, o := range r.cluster.Objects(kind) {
+			if o.Namespace == "excluded" {
+				continue
+			}
+			body, err := transform.Apply(nil, kind.Group, kind.Resource, o.Body)
+			if err != nil {
+				return err
+			}
+			digest, err := checksum.V2(body)
+			if err != nil {
+				return err
+			}
+			want[fmt.Sprint(kind, " ", o.Namespace, "/", o.Name)] = fmt.Sprintf("%s %x", o.UID, digest)
+		}
+	}
+	if got := r.backend.rows(); !maps.Equal(got, want) {
+		return fmt.Errorf("the backend has\n%v\nthe cluster has\n%v", got, want)
+	}
+	return nil
+}
+
+func doc(kind synchronizer.Kind, namespace, name, data string) []byte {
+	types := map[synchronizer.Kind]string{configmaps: "ConfigMap", deployments: "Deployment", widgets: "Widget"}
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"namespace":%q,"name":%q,"managedFields":[{"time":"x"}]},"data":{"value":%q}}`,
+		kind.GroupVersion(), types[kind], namespace, name, data)
+}
+
+// backend accepts links and answers messages as an ingester does.
+type backend struct {
+	mu      sync.Mutex
+	refuse  error // of Dial
+	dials   int
+	link    *fakeLink
+	paused  bool
+	since   time.Time // paused
+	resumed chan struct{}
+	objects map[string]row
+	log     []string // what arrived
+	depths  []int
+	asked   int
+	drops   map[synchronizer.DropReason][]string
+	faults  []string // of the agent
+}
+
+type row struct {
+	uid      string
+	checksum string
+	digest   checksum.Digest
+}
+
+func newBackend() *backend {
+	return &backend{objects: map[string]row{}, drops: map[synchronizer.DropReason][]string{}, resumed: make(chan struct{})}
+}
+
+func (b *backend) drop(reason synchronizer.DropReason, what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drops[reason] = append(b.drops[reason], what)
+}
+
+func (b *backend) dropped(reason synchronizer.DropReason) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.drops[reason]
+}
+
+func (b *backend) rows() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rows := map[string]string{}
+	for name, r := range b.objects {
+		rows[name] = fmt.Sprintf("%s %x", r.uid, r.digest)
+	}
+	return rows
+}
+
+// heard returns what arrived since the last call.
+func (b *backend) heard() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	log := b.log
+	b.log = nil
+	return log
+}
+
+// pause stops the backend from reading; the function it returns ends that.
+func (b *backend) pause() (resume func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.paused {
+		b.paused, b.since = true, time.Now()
+	}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.paused {
+			b.paused = false
+			close(b.resumed)
+			b.resumed = make(chan struct{})
+		}
+	}
+}
+
+func (b *backend) pausedFor() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.paused {
+		return 0
+	}
+	return time.Since(b.since)
+}
+
+func (b *backend) setRefuse(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = err
+}
+
+// cut breaks the link; what is under way is lost in both directions.
+func (b *backend) cut() {
+	b.mu.Lock()
+	link := b.link
+	b.mu.Unlock()
+	if link != nil {
+		link.fail(synchronizer.ErrDisconnected)
+	}
+}
+
+// ask sends a GetObject that no message of the agent led to.
+func (b *backend) ask(kind synchronizer.Kind, namespace, name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.link != nil {
+		b.link.down <- synchronizer.Message{Event: synchronizer.EventGet, Kind: kind, Namespace: namespace, Name: name, MsgID: "asked", Depth: 2}
+	}
+}
+
+func emptyCluster() synchronizer.Cluster { return kubefake.New() }
+
+func (b *backend) Dial(ctx context.Context) (synchronizer.Link, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dials++
+	if b.refuse != nil {
+		return nil, b.refuse
+	}
+	l := &fakeLink{up: make(chan synchronizer.Message, 8), down: make(chan synchronizer.Message, 1<<16), dead: make(chan struct{})}
+	l.served.Go(func() { b.serve(l) })
+	b.link = l
+	return l, nil
+}
+
+func (b *backend) serve(l *fakeLink) {
+	defer func() { // a link that was closed in order loses nothing
+		for errors.Is(l.failure(), synchronizer.ErrClosed) && len(l.up) > 0 {
+			b.handle(l, <-l.up)
+		}
+	}()
+	for {
+		b.mu.Lock()
+		paused, resumed := b.paused, b.resumed
+		b.mu.Unlock()
+		if paused {
+			select {
+			case <-resumed:
+				continue
+			case <-l.dead:
+				return
+			}
+		}
+		select {
+		case <-l.dead:
+			return
+		case msg := <-l.up:
+			b.handle(l, msg)
+		}
+	}
+}
+
+func (b *backend) handle(l *fakeLink, msg synchronizer.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := fmt.Sprint(msg.Kind, " ", msg.Namespace, "/", msg.Name)
+	b.log = append(b.log, fmt.Sprint(msg.Event, " ", name))
+	b.depths = append(b.depths, msg.Depth)
+	if msg.MsgID == "" || msg.Depth < 1 || msg.ResourceVersion != 0 {
+		b.faults = append(b.faults, fmt.Sprintf("%+v", msg))
+	}
+	switch msg.Event {
+	case synchronizer.EventVerify:
+		if b.objects[name].checksum != msg.Checksum {
+			b.asked++
+			l.down <- synchronizer.Message{
+				Event: synchronizer.EventGet, Kind: msg.Kind, Namespace: msg.Namespace, Name: msg.Name,
+				MsgID: msg.MsgID, Depth: msg.Depth + 1,
+			}
+		}
+	case synchronizer.EventPut:
+		sum, err := checksum.V1(msg.Body)
+		if err != nil || sum != msg.Checksum {
+			b.faults = append(b.faults, fmt.Sprintf("checksum of %s: %v", name, err))
+		}
+		digest, err := checksum.V2(msg.Body)
+		if err != nil {
+			b.faults = append(b.faults, err.Error())
+		}
+		b.objects[name] = row{uid: uidOf(msg.Body), checksum: msg.Checksum, digest: digest}
+	case synchronizer.EventDelete:
+		delete(b.objects, name)
+	default:
+		b.faults = append(b.faults, "unexpected "+msg.Event.String())
+	}
+}
+
+func uidOf(doc []byte) string {
+	meta, err := rawjson.Metadata(doc)
+	if err != nil {
+		return err.Error()
+	}
+	return meta.UID
+}
+
+// fakeLink is a link whose peer is a backend in the same process.
+type fakeLink struct {
+	up, down chan synchronizer.Message
+	dead     chan struct{}
+	served   sync.WaitGroup
+
+	mu     sync.Mutex
+	err    error
+	closed int // the code of Close
+}
+
+var _ synchronizer.Link = (*fakeLink)(nil)
+
+func (l *fakeLink) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+		close(l.dead)
+	}
+}
+
+func (l *fakeLink) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (l *fakeLink) Send(ctx context.Context, msgs ...synchronizer.Message) error {
+	for _, msg := range msgs {
+		if err := l.failure(); err != nil {
+			return err
+		}
+		select {
+		case l.up <- msg:
+		case <-l.dead:
+			return l.failure()
+		case <-ctx.Done():
+			l.fail(synchronizer.ErrClosed)
+			return errors.Join(ctx.Err(), synchronizer.ErrClosed)
+		}
+	}
+	return nil
+}
+
+func (l *fakeLink) Receive(ctx context.Context) (synchronizer.Message, error) {
+	select {
+	case <-l.dead:
+		return synchronizer.Message{}, l.failure()
+	default:
+	}
+	select {
+	case msg := <-l.down:
+		return msg, nil
+	case <-l.dead:
+		return synchronizer.Message{}, l.failure()
+	case <-ctx.Done():
+		return synchronizer.Message{}, ctx.Err()
+	}
+}
+
+func (l *fakeLink) Peer() synchronizer.Hello { return synchronizer.Hello{} }
+
+// Close lets the backend read what was sent before it, as a network would.
+func (l *fakeLink) Close(code int, _ string) error {
+	l.mu.Lock()
+	if l.closed == 0 {
+		l.closed = code
+	}
+	l.mu.Unlock()
+	l.fail(synchronizer.ErrClosed)
+	l.served.Wait()
+	return nil
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import "sync"
+
+// inboxLimit bounds the requests of a kind that wait for its owner.
+const inboxLimit = 4096
+
+// inbox holds requests of the backend until the owner of the kind takes them.
+// The reader of the link puts in, the owner takes out.
+type inbox struct {
+	ready chan struct{} // has a token when there is something to take
+	room  chan struct{} // has a token when something was taken
+
+	mu      sync.Mutex
+	waiting []request
+}
+
+func newInbox() *inbox {
+	return &inbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+// put adds a request. It waits while the inbox is full, at most until the
+// request's session is down.
+func (b *inbox) put(q request) {
+	for !b.add(q) {
+		select {
+		case <-b.room:
+		case <-q.session.down:
+			return
+		}
+	}
+	signal(b.ready)
+}
+
+func (b *inbox) add(q request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) >= inboxLimit {
+		return false
+	}
+	b.waiting = append(b.waiting, q)
+	return true
+}
+
+// take removes the oldest request.
+func (b *inbox) take() (q request, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		return request{}, false
+	}
+	q = b.waiting[0]
+	if b.waiting = b.waiting[1:]; len(b.waiting) == 0 {
+		b.waiting = nil
+	} else {
+		signal(b.ready)
+	}
+	signal(b.room)
+	return q, true
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"synchronizer"
+	"synchronizer/internal/kube/kubefake"
+)
+
+// step is one thing that happens to cluster, link or backend.
+type step struct {
+	do     string
+	kind   synchronizer.Kind
+	object int
+	value  int
+	pause  time.Duration // afterwards
+}
+
+func (s step) String() string {
+	return fmt.Sprintf("%s %s c%d=%d, %v", s.do, s.kind.Resource, s.object, s.value, s.pause)
+}
+
+var stepNames = []string{
+	"put", "put", "put", "put", "delete", "delete", "recreate", "many", "vanish", "appear",
+	"cut", "cut", "refuse", "accept", "pause", "resume", "ask", "ask",
+	"expire", "break", "end", "bookmark", "fail list", "fail list half way", "fail watch", "fail get", "hold get", "hold list", "release",
+}
+
+func drawSteps() *rapid.Generator[[]step] {
+	one := rapid.Custom(func(t *rapid.T) step {
+		return step{
+			do:     rapid.SampledFrom(stepNames).Draw(t, "do"),
+			kind:   rapid.SampledFrom([]synchronizer.Kind{configmaps, configmaps, deployments}).Draw(t, "kind"),
+			object: rapid.IntRange(0, 5).Draw(t, "object"),
+			value:  rapid.IntRange(0, 2).Draw(t, "value"),
+			pause: rapid.SampledFrom([]time.Duration{
+				-1, -1, 0, 0, time.Millisecond, 100 * time.Millisecond, time.Second, 20 * time.Second, 3 * time.Minute,
+			}).Draw(t, "pause"),
+		}
+	})
+	return rapid.SliceOfN(one, 1, 60)
+}
+
+func (s step) run(r *rig, releases *[]func()) {
+	name := fmt.Sprint("c", s.object)
+	put := func(silent bool, name string) {
+		d := doc(s.kind, "default", name, fmt.Sprint(s.value))
+		if silent {
+			r.cluster.PutSilently(s.kind, d)
+		} else {
+			r.cluster.Put(s.kind, d)
+		}
+	}
+	broken := errors.New("broken")
+	switch s.do {
+	case "put":
+		put(false, name)
+	case "delete":
+		r.cluster.Delete(s.kind, "default", name)
+	case "recreate":
+		r.cluster.Delete(s.kind, "default", name)
+		put(false, name)
+	case "many": // more than are read one by one, or fewer again
+		for i := range 300 {
+			if n := fmt.Sprint("many", i); s.value > 0 {
+				put(false, n)
+			} else {
+				r.cluster.Delete(s.kind, "default", n)
+			}
+		}
+	case "vanish":
+		r.cluster.DeleteSilently(s.kind, "default", name)
+		r.cluster.ExpireWatches(s.kind)
+	case "appear":
+		put(true, name)
+		r.cluster.ExpireWatches(s.kind)
+	case "cut":
+		r.backend.cut()
+	case "refuse":
+		r.backend.setRefuse(broken)
+		r.backend.cut()
+	case "accept":
+		r.backend.setRefuse(nil)
+	case "pause":
+		*releases = append(*releases, r.backend.pause())
+	case "resume", "release":
+		for _, release := range *releases {
+			release()
+		}
+		*releases = nil
+	case "ask":
+		r.backend.ask(s.kind, "default", name)
+	case "expire":
+		r.cluster.ExpireWatches(s.kind)
+	case "break":
+		r.cluster.BreakWatches(s.kind)
+	case "end":
+		r.cluster.EndWatches(s.kind)
+	case "bookmark":
+		r.cluster.Bookmark(s.kind)
+	case "fail list":
+		r.cluster.FailNext(kubefake.VerbList, s.kind, broken)
+	case "fail list half way":
+		r.cluster.FailListAfter(s.kind, s.value, broken)
+	case "fail watch":
+		r.cluster.FailNext(kubefake.VerbWatch, s.kind, broken)
+	case "fail get":
+		r.cluster.FailNext(kubefake.VerbGet, s.kind, broken)
+	case "hold get":
+		*releases = append(*releases, r.cluster.Hold(kubefake.VerbGet, s.kind))
+	case "hold list":
+		*releases = append(*releases, r.cluster.Hold(kubefake.VerbList, s.kind))
+	}
+	// What was sent is sent again after a break only if that was less than 100 s ago:
+	// a backend that does not read for longer needs a reconciliation.
+	if r.backend.pausedFor()+s.pause > 90*time.Second {
+		step{do: "release", pause: -1}.run(r, releases)
+	}
+	switch {
+	case s.pause < 0: // no pause: the next step runs at the same time
+	case s.pause == 0:
+		synctest.Wait()
+	default:
+		r.settle(s.pause)
+	}
+}
+
+// TestBackendConverges: whatever happens, once everything works again the
+// backend has exactly what the cluster has.
+func TestBackendConverges(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := drawSteps().Draw(rt, "steps")
+		pool := rapid.SampledFrom([]int{1 << 10, 8 << 20}).Draw(rt, "pool")
+		var failure error
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if p := recover(); p != nil {
+					failure = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				}
+			}()
+			failure = converge(newRig(t, func(o *Options) { o.OfferBytes = pool }), steps)
+		})
+		if failure != nil {
+			rt.Fatal(failure)
+		}
+	})
+}
+
+func converge(r *rig, steps []step) error {
+	r.start()
+	var releases []func()
+	for _, s := range steps {
+		s.run(r, &releases)
+	}
+	step{do: "release"}.run(r, &releases)
+	r.backend.setRefuse(nil)
+	r.settle(10 * time.Minute)
+	err := r.agree(configmaps, deployments)
+	for _, k := range r.agent.Status().Kinds {
+		if err == nil && (k.State != StateWatching || k.Dirty != 0 || k.Held || k.Objects != len(r.cluster.Objects(k.Kind))) {
+			err = fmt.Errorf("not at rest: %+v", k)
+		}
+	}
+	if err == nil && len(r.backend.faults) > 0 {
+		err = errors.New(r.backend.faults[0])
+	}
+	r.backend.heard()
+	r.settle(10 * time.Minute)
+	if said := r.backend.heard(); err == nil && len(said) > 0 {
+		err = fmt.Errorf("says something without a reason: %v", said)
+	}
+	r.stop()
+	return err
+}

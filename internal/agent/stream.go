@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"synchronizer"
+	"synchronizer/internal/checksum"
+)
+
+// Messages that are ready at the same time go in one Send, at most so many and
+// about so many bytes.
+const (
+	batchMessages = 64
+	batchBytes    = 256 << 10
+)
+
+// slowSend is how long a Send may take before its messages are noted as sent
+// later than they were decided on.
+const slowSend = time.Second
+
+// stream owns one kind: run is the only goroutine that touches the fields below
+// it. It waits for input, lets the machine decide, and sends.
+type stream struct {
+	agent   *Agent
+	kind    synchronizer.Kind
+	metrics *kindMetrics
+	inbox   *inbox
+	answers chan answer
+
+	status status
+
+	ctx     context.Context // ends the feeder and the reads
+	life    context.Context // ends a Send
+	running sync.WaitGroup  // feeders and reads
+	machine *machine
+	session *session // the link that messages go to; nil if there is none
+	broken  *session // the last one that failed
+	feed    *feeder  // nil if none runs
+	held    *feedItem
+	out     []synchronizer.Message
+	size    int // of out, in bytes
+	listing time.Time
+}
+
+// answer is what a GET gave.
+type answer struct {
+	read *read
+	item item
+	err  error
+}
+
+func newStream(a *Agent, kind synchronizer.Kind) *stream {
+	return &stream{
+		agent: a, kind: kind, inbox: newInbox(), answers: make(chan answer, maxReads),
+		machine: newMachine(a.options.Clock.Now(), spread),
+	}
+}
+
+func (s *stream) now() time.Time { return s.agent.options.Clock.Now() }
+
+// run works until ctx ends and sends then what it has ready, as long as life
+// lasts.
+func (s *stream) run(ctx, life context.Context) {
+	var cancel context.CancelFunc
+	s.ctx, cancel = context.WithCancel(ctx)
+	s.life = life
+	defer s.running.Wait()
+	defer cancel()
+	for s.next(ctx, true) {
+		for len(s.out) < batchMessages && s.size < batchBytes && s.next(ctx, false) {
+		}
+		s.flush()
+		s.publish()
+	}
+	s.flush()
+}
+
+// next handles one input. If none is there it waits, or, if it must not block,
+// returns false; so it does when ctx has ended.
+func (s *stream) next(ctx context.Context, block bool) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	current, changed := s.agent.hub.get()
+	if current != s.session && current != s.broken {
+		if block { // messages of the old session are flushed first
+			s.changeSession(current)
+			s.apply()
+			return true
+		}
+		return false
+	}
+	if s.machine.hasWork() {
+		s.machine.work(s.now(), batchMessages)
+		s.apply()
+		return true
+	}
+	feed, wait, freed := s.heldBack()
+	if feed {
+		s.handle(*s.held)
+		return true
+	}
+
+	var items <-chan feedItem
+	if s.feed != nil && s.held == nil {
+		items = s.feed.items
+	}
+	var requests <-chan struct{}
+	if !s.machine.full() {
+		requests = s.inbox.ready
+	}
+	var down <-chan struct{}
+	if s.session != nil {
+		down = s.session.down
+	}
+	if block {
+		timer, stop := s.timer(wait)
+		defer stop()
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		case <-down:
+			s.lose(s.session.at)
+		case <-freed:
+		case <-timer:
+			s.machine.tick(s.now())
+		case it := <-items:
+			s.take(it)
+		case <-requests:
+			s.takeRequest()
+		case a := <-s.answers:
+			s.takeAnswer(a)
+		}
+	} else {
+		select {
+		case it := <-items:
+			s.take(it)
+		case <-requests:
+			s.takeRequest()
+		case a := <-s.answers:
+			s.takeAnswer(a)
+		default:
+			return false
+		}
+	}
+	s.apply()
+	return true
+}
+
+// heldBack tells whether the item that waits for room in the pool can be
+// handled; if not, for how long it waits at most, and for what.
+func (s *stream) heldBack() (handle bool, wait time.Duration, freed <-chan struct{}) {
+	if s.held == nil {
+		return false, 0, nil
+	}
+	if s.machine.needsOffer(&s.held.item) {
+		wait, freed = s.agent.pool.room(len(s.held.item.body), s.now())
+	}
+	return wait == 0, wait, freed
+}
+
+// timer fires when the machine has something to do, or after wait if that is not 0.
+func (s *stream) timer(wait time.Duration) (<-chan time.Time, func()) {
+	if deadline := s.machine.deadline(); !deadline.IsZero() {
+		if left := max(0, deadline.Sub(s.now())); wait == 0 || left < wait {
+			return s.agent.options.Clock.After(left)
+		}
+	}
+	if wait == 0 {
+		return nil, func() {}
+	}
+	return s.agent.options.Clock.After(wait)
+}
+
+func (s *stream) take(it feedItem) {
+	s.feed.budget.Release(it.cost)
+	if s.feed.list && !it.ended && s.machine.needsOffer(&it.item) {
+		if wait, _ := s.agent.pool.room(len(it.item.body), s.now()); wait > 0 {
+			s.held = &it
+			return
+		}
+	}
+	s.handle(it)
+}
+
+// handle gives the machine what a list or watch gave.
+func (s *stream) handle(it feedItem) {
+	s.held = nil
+	now := s.now()
+	if !it.ended {
+		s.status.event(now)
+	}
+	switch {
+	case it.ended:
+		list := s.feed.list
+		s.stopFeeder()
+		if list {
+			s.metrics.lists.Observe(now.Sub(s.listing).Seconds())
+			s.machine.listEnded(now, it.cursor, it.err)
+		} else {
+			s.machine.watchEnded(now, it.err)
+		}
+	case s.feed.list:
+		s.metrics.event(eventListed)
+		s.machine.listed(now, it.item)
+	default:
+		s.metrics.event(eventOf(it.typ))
+		s.machine.changed(now, it.typ, it.cursor, it.item)
+	}
+	s.apply()
+}
+
+// takeRequest takes one; the batch that is being collected stays bounded.
+func (s *stream) takeRequest() {
+	q, ok := s.inbox.take()
+	switch {
+	case !ok:
+	case q.session != s.session:
+		s.machine.unanswered(q.key)
+	default:
+		s.machine.requested(s.now(), q, s.agent.pool.take(s, q.key))
+	}
+}
+
+func (s *stream) takeAnswer(a answer) {
+	s.machine.readDone(s.now(), a.read, a.item, a.err)
+}
+
+// changeSession follows the hub.
+func (s *stream) changeSession(to *session) {
+	if s.session != nil {
+		at := s.now()
+		select {
+		case <-s.session.down:
+			at = s.session.at
+		default:
+		}
+		s.lose(at)
+	}
+	if to == nil {
+		return
+	}
+	select {
+	case <-to.down:
+		s.broken = to
+	default:
+		s.session = to
+		s.machine.linkUp(s.now())
+	}
+}
+
+// lose says that the session broke at the time at.
+func (s *stream) lose(at time.Time) {
+	s.broken, s.session = s.session, nil
+	s.agent.pool.leave(s)
+	s.machine.linkDown(at)
+}
+
+// apply does what the machine asks for.
+func (s *stream) apply() {
+	for i := range s.machine.effects {
+		s.effect(&s.machine.effects[i])
+		s.machine.effects[i] = effect{}
+	}
+	s.machine.effects = s.machine.effects[:0]
+	if cap(s.machine.effects) > 1024 {
+		s.machine.effects = nil
+	}
+}
+
+func (s *stream) effect(e *effect) {
+	switch e.do {
+	case effectVerify:
+		if sum, ok := s.checksum(e); ok {
+			s.agent.pool.add(s, e.key, offer{digest: e.item.digest, version: e.item.version, checksum: sum, body: e.item.body})
+			s.send(verifyV1(s.kind, e.key, sum))
+		}
+	case effectPut:
+		s.put(e)
+	case effectDelete:
+		s.send(deleteV1(s.kind, e.key))
+	case effectForget:
+		s.agent.pool.forget(s, e.key)
+	case effectRead:
+		s.read(e.read)
+	case effectList:
+		s.listing = s.now()
+		s.startFeeder(true, "")
+	case effectWatch:
+		s.startFeeder(false, e.cursor)
+	case effectStop:
+		s.stopFeeder()
+	case effectDrop:
+		what := s.kind.String() + " " + e.key.String()
+		if e.detail != "" {
+			what += ": " + e.detail
+		}
+		s.agent.options.Drop(e.reason, what)
+	}
+}
+
+func (s *stream) put(e *effect) {
+	if e.answer != nil {
+		s.agent.pool.answer(s.now())
+	}
+	if e.offer != nil {
+		s.send(putV1(s.kind, e.key, e.offer.checksum, e.offer.body, e.answer))
+		return
+	}
+	s.agent.pool.forget(s, e.key)
+	if sum, ok := s.checksum(e); ok {
+		s.send(putV1(s.kind, e.key, sum, e.item.body, e.answer))
+	}
+}
+
+func (s *stream) checksum(e *effect) (string, bool) {
+	sum, err := checksum.ObjectV1(e.item.body)
+	if err != nil {
+		s.agent.options.Drop(synchronizer.DropUnreadable, s.kind.String()+" "+e.key.String()+": "+err.Error())
+	}
+	return sum, err == nil
+}
+
+func (s *stream) send(msg synchronizer.Message) {
+	s.out = append(s.out, msg)
+	s.size += msg.Size()
+}
+
+// flush sends what was collected. What cannot be sent is as if it had not been
+// decided: the keys are dirty.
+func (s *stream) flush() {
+	if len(s.out) == 0 {
+		return
+	}
+	err := error(synchronizer.ErrDisconnected)
+	started := s.now()
+	if s.session != nil {
+		err = s.session.link.Send(s.life, s.out...)
+	}
+	now := s.now()
+	switch {
+	case err == nil, errors.Is(err, synchronizer.ErrTooLarge):
+		// What is too large for the link was counted and named there; the others were sent.
+		for i := range s.out {
+			s.metrics.sent(s.out[i].Event)
+			if now.Sub(started) > slowSend {
+				s.machine.sentAgain(now, keyOf(s.out[i].Namespace, s.out[i].Name))
+			}
+		}
+	default:
+		for i := range s.out {
+			s.machine.unsent(keyOf(s.out[i].Namespace, s.out[i].Name))
+		}
+		if s.session != nil {
+			s.session.end(now, err)
+			s.lose(s.session.at)
+		}
+	}
+	clear(s.out)
+	s.out, s.size = s.out[:0], 0
+}
+
+func (s *stream) stopFeeder() {
+	s.held = nil
+	if s.feed != nil {
+		s.feed.stop()
+		s.feed = nil
+	}
+}
+
+// read runs a GET. All kinds share a number of them.
+func (s *stream) read(r *read) {
+	s.metrics.reads.Inc()
+	s.running.Go(func() {
+		a := answer{read: r}
+		if a.err = s.agent.reads.Acquire(s.ctx, 1); a.err == nil {
+			var o synchronizer.Object
+			if o, a.err = s.agent.options.Cluster.Get(s.ctx, s.kind, r.key.namespace.Value(), r.key.name); a.err == nil {
+				a.item = s.prepare(o, new([]byte))
+				a.item.key = r.key
+			}
+			s.agent.reads.Release(1)
+		}
+		select {
+		case s.answers <- a:
+		case <-s.ctx.Done():
+		}
+	})
+}
