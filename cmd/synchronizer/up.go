@@ -57,18 +57,10 @@ for its clients and an API token for you.`,
 }
 
 func up(cmd *cobra.Command, f upFlags) error {
-	env := config.OS()
-	if f.configDir != "" {
-		env = env.With("CONFIG", f.configDir)
-	}
-	c, warnings, err := config.LoadUp(env)
+	c, warnings, err := config.LoadUp(f.environment(cmd, config.OS()))
 	p := app.NewProcess(os.Stderr)
 	app.Warn(p.Logger, warnings)
 	if err != nil {
-		return err
-	}
-	f.apply(cmd, c)
-	if err := c.Validate(config.RoleUp); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -92,25 +84,26 @@ func up(cmd *cobra.Command, f upFlags) error {
 	return g.Wait()
 }
 
-// apply puts the flags over the configuration. Without a file the flags'
-// defaults hold too; with one only the flags that were given.
-func (f *upFlags) apply(cmd *cobra.Command, c *config.Config) {
-	given := func(name string) bool { return c.Process.File == "" || cmd.Flags().Changed(name) }
-	if given("data-dir") {
-		c.Backend.DataDir = f.dataDir
+// environment puts the flags over the configuration, in the form of the
+// environment variables of their keys. Without a file the flags' defaults hold
+// too, and clients need an access key; with one only the flags that were given.
+func (f *upFlags) environment(cmd *cobra.Command, env config.Env) config.Env {
+	if f.configDir != "" {
+		env = env.With("CONFIG", f.configDir)
 	}
-	if given("listen") {
-		c.Backend.Listen = f.listen
+	dir, _ := env.Lookup("CONFIG")
+	for flag, key := range map[string]string{
+		"data-dir": "SYNCHRONIZER_BACKEND_DATADIR", "listen": "SYNCHRONIZER_BACKEND_LISTEN",
+		"api-listen": "SYNCHRONIZER_API_LISTEN", "health-port": "SYNCHRONIZER_BACKEND_HEALTHPORT",
+	} {
+		if dir == "" || cmd.Flags().Changed(flag) {
+			env = env.With(key, cmd.Flags().Lookup(flag).Value.String())
+		}
 	}
-	if given("api-listen") {
-		c.API.Listen = f.apiListen
+	if dir == "" {
+		env = env.With("SYNCHRONIZER_BACKEND_ACCESSKEYS", config.AccessKeysStore)
 	}
-	if given("health-port") {
-		c.Backend.HealthPort = f.healthPort
-	}
-	if !c.Backend.AllowAnonymous {
-		c.Backend.AccessKeys = config.AccessKeysStore
-	}
+	return env
 }
 
 // configureClient makes the client of --kubeconfig one of this backend.

@@ -48,7 +48,7 @@ var serverFields = []Field{
 	},
 	{
 		Path: "backend.accessKeys", Origin: Ours, Enum: []string{"", AccessKeysStore},
-		Doc: "`store`: clients need a key that the store knows (kept hashed). The first start makes one for the account `local`, in the file `access-key` of the data directory. `synchronizer up` always sets it.",
+		Doc: "`store`: clients need a key that the store knows (kept hashed). The first start makes one for the account `local`, in the file `access-key` of the data directory. `synchronizer up` without a file sets it.",
 	},
 	{
 		Path: "backend.allowAnonymous", Origin: Ours,
