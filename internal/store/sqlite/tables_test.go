@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"synchronizer"
+)
+
+// plan gives the query plan as text.
+func plan(t *testing.T, db *DB, query string, args ...any) string {
+	t.Helper()
+	rows, err := db.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	var lines []string
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
+		lines = append(lines, detail)
+	}
+	require.NoError(t, rows.Err())
+	return strings.Join(lines, "\n")
+}
+
+// TestPlans: lists walk an index in the order of the result and sort nothing.
+func TestPlans(t *testing.T) {
+	db := openAt(t, newPath(t))
+	for text, args := range map[string][]any{
+		walkKind:                       {1, "", "", 10},
+		walkKindStart:                  {1, 10},
+		fmt.Sprintf(walkNamespace, ""): {1, "", "", 10},
+		fmt.Sprintf(walkNamespace, " AND o.name < ?"): {1, "", "", "x", 10},
+		fmt.Sprintf(walkNames, ",?"):                  {1, "", "a", "b", 10},
+		firstNamespace:                                {1, ""},
+		nextNamespace:                                 {1, ""},
+	} {
+		got := plan(t, db, text, args...)
+		require.Contains(t, got, "USING", text)
+		require.Contains(t, got, "INDEX objects_key (kind=?", text)
+		require.NotContains(t, got, "TEMP B-TREE", text)
+		require.NotContains(t, got, "SCAN", text)
+	}
+	for text, args := range map[string][]any{
+		fmt.Sprintf(countLabel, ",?"): {1, 2, 3, 4},
+		fmt.Sprintf(walkLabel, ",?"):  {1, 2, 3},
+	} {
+		require.Contains(t, plan(t, db, text, args...), "PRIMARY KEY (label=? AND kind=?)", text)
+	}
+	full := scope{account: "a", clusters: []string{"c"}, groups: []string{"g"}}
+	text, args := full.kindsQuery(&position{Account: "a"})
+	got := plan(t, db, text, args...)
+	require.NotContains(t, got, "TEMP B-TREE")
+	require.Contains(t, got, "sqlite_autoindex_clusters_1 (account=? AND name=?)")
+	require.Contains(t, got, "(cluster=? AND grp=?)")
+	text, args = scope{}.kindsQuery(nil)
+	require.NotContains(t, plan(t, db, text, args...), "TEMP B-TREE")
+
+	for _, m := range []*multiRow{selectRows, selectSources, deleteLabels} {
+		values := make([]any, m.width)
+		got := plan(t, db, m.texts[1], values...)
+		require.NotContains(t, got, "SCAN o", got)
+		require.NotContains(t, got, "SCAN s", got)
+		require.NotContains(t, got, "SCAN labels", got)
+		require.NotContains(t, got, "AUTOMATIC", got)
+	}
+}
+
+func TestLabelRowsFollowObjects(t *testing.T) {
+	ctx := t.Context()
+	db := openAt(t, newPath(t))
+	count := func() int64 { return number(t, db, "SELECT count(*) FROM labels") }
+	require.NoError(t, put(ctx, db, pod("n", "x", 1, `"a":"1","b":"2"`), pod("n", "y", 1, `"a":"1"`)))
+	require.Equal(t, int64(3), count())
+	require.Equal(t, int64(1), number(t, db, "SELECT count(*) FROM objects WHERE labels->>'b' = '2'"))
+	require.NoError(t, put(ctx, db, pod("n", "x", 2, `"b":"2","c":"3","d":"4"`)))
+	require.Equal(t, int64(4), count())
+	gone := pod("n", "x", 3, "")
+	gone.Body, gone.DeletedAt = nil, gone.UpdatedAt
+	require.NoError(t, put(ctx, db, gone))
+	require.Equal(t, int64(1), count())
+	require.Equal(t, int64(2), number(t, db, "SELECT count(*) FROM objects"))
+}
+
+// TestLabelCollision: an index entry that belongs to another label is seen
+// through.
+func TestLabelCollision(t *testing.T) {
+	ctx := t.Context()
+	db := openAt(t, newPath(t))
+	require.NoError(t, put(ctx, db, pod("n", "x", 1, `"a":"1"`), pod("n", "y", 1, `"a":"2"`)))
+	_, err := db.write.conn.ExecContext(ctx, "INSERT INTO labels SELECT ?, kind, id FROM objects WHERE name = 'y'", labelHash("a", "1"))
+	require.NoError(t, err)
+	for values, want := range map[string]int{"1": 1, "1,2": 2} {
+		page, err := db.Objects(ctx, synchronizer.ObjectQuery{Labels: []synchronizer.LabelRequirement{
+			{Key: "a", Operator: synchronizer.LabelIn, Values: strings.Split(values, ",")},
+		}})
+		require.NoError(t, err)
+		require.Len(t, page.Rows, want)
+	}
+}
+
+func TestChangeFeed(t *testing.T) {
+	ctx := t.Context()
+	db := openAt(t, newPath(t), WithFeedLength(5))
+	for i := range uint64(4) {
+		require.NoError(t, put(ctx, db, pod("n", "x", i, ""), pod("n", fmt.Sprint(i), i, "")))
+	}
+	require.Equal(t, int64(5), number(t, db, "SELECT count(*) FROM changes"))
+	require.Equal(t, int64(8), number(t, db, "SELECT max(pos) FROM changes"), "positions are dense")
+	require.Equal(t, int64(0), number(t, db, "SELECT count(*) FROM changes WHERE op <> 1"))
+	gone := pod("n", "x", 9, "")
+	gone.DeletedAt = gone.UpdatedAt
+	require.NoError(t, put(ctx, db, gone))
+	require.Equal(t, int64(9), number(t, db, "SELECT seq FROM changes WHERE op = 2 AND pos = 9"))
+}
+
+func TestForeignKeysHold(t *testing.T) {
+	ctx := t.Context()
+	db := openAt(t, newPath(t))
+	require.NoError(t, put(ctx, db, pod("n", "x", 1, `"a":"1"`)))
+	require.Equal(t, int64(0), number(t, db, "SELECT count(*) FROM pragma_foreign_key_check"))
+	require.Equal(t, int64(0), number(t, db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"))
+}
+
+// TestScanLimit: what no index finds ends with short pages, and loses nothing.
+func TestScanLimit(t *testing.T) {
+	ctx := t.Context()
+	db := openAt(t, newPath(t))
+	const n = 2*scanLimit + 500
+	rows := make([]synchronizer.Row, 0, 500)
+	for i := range n {
+		labels := `"wide":"yes"`
+		if i%4000 == 3999 {
+			labels += `,"odd":"yes"`
+		}
+		if i < n/2 {
+			labels += `,"half":"yes"`
+		}
+		row := pod(fmt.Sprintf("n%d", i%7000), fmt.Sprintf("p%05d", i), uint64(i), labels)
+		row.UpdatedAt = time.Unix(int64(i+1), 0)
+		if rows = append(rows, row); len(rows) == cap(rows) {
+			require.NoError(t, put(ctx, db, rows...))
+			rows = rows[:0]
+		}
+	}
+	require.NoError(t, put(ctx, db, rows...))
+	label := func(key string, operator synchronizer.LabelOperator, values ...string) []synchronizer.LabelRequirement {
+		return []synchronizer.LabelRequirement{{Key: key, Operator: operator, Values: values}}
+	}
+	for name, test := range map[string]struct {
+		q        synchronizer.ObjectQuery
+		want     int
+		maxPages int
+		minPages int
+	}{
+		"label of few":      {synchronizer.ObjectQuery{Labels: label("odd", synchronizer.LabelIn, "yes")}, 5, 1, 1},
+		"label of many":     {synchronizer.ObjectQuery{Labels: label("half", synchronizer.LabelIn, "yes"), Limit: 5000}, n / 2, 6, 3},
+		"label exists":      {synchronizer.ObjectQuery{Labels: label("odd", synchronizer.LabelExists)}, 5, 4, 3},
+		"since":             {synchronizer.ObjectQuery{UpdatedSince: time.Unix(n, 0)}, 1, 4, 3},
+		"name in any space": {synchronizer.ObjectQuery{Names: []string{"p00007", "p00008"}}, 2, 4, 2},
+		"everything":        {synchronizer.ObjectQuery{Limit: 10_000}, n, 3, 3},
+	} {
+		found, pages := 0, 0
+		for {
+			page, err := db.Objects(ctx, test.q)
+			require.NoError(t, err)
+			found, pages = found+len(page.Rows), pages+1
+			if test.q.Continue = page.Continue; page.Continue == "" {
+				break
+			}
+		}
+		require.Equal(t, test.want, found, name)
+		require.LessOrEqual(t, pages, test.maxPages, name)
+		require.GreaterOrEqual(t, pages, test.minPages, name)
+	}
+}
+
+// TestPageBytes: a page of large bodies ends early.
+func TestPageBytes(t *testing.T) {
+	ctx := t.Context()
+	db := openAt(t, newPath(t))
+	for i := range 5 {
+		row := pod("n", fmt.Sprint(i), 1, "")
+		row.Body = make([]byte, pageBytes/2-1)
+		require.NoError(t, put(ctx, db, row))
+	}
+	var sizes []int
+	q := synchronizer.ObjectQuery{Full: true}
+	for {
+		page, err := db.Objects(ctx, q)
+		require.NoError(t, err)
+		sizes = append(sizes, len(page.Rows))
+		if q.Continue = page.Continue; q.Continue == "" {
+			break
+		}
+	}
+	require.Equal(t, []int{2, 2, 1}, sizes)
+}
+
+func FuzzPosition(f *testing.F) {
+	f.Add((&position{Account: "a", Cluster: "b", Group: "c", Version: "d", Resource: "e", Namespace: "f", Name: "g"}).token())
+	f.Add((&position{KindDone: true}).token())
+	f.Add("")
+	f.Add(base64.RawURLEncoding.EncodeToString([]byte{1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}))
+	f.Fuzz(func(t *testing.T, token string) {
+		p, err := parsePosition(token)
+		if err != nil {
+			require.ErrorIs(t, err, synchronizer.ErrInvalid)
+			return
+		}
+		if token == "" {
+			require.Nil(t, p)
+			return
+		}
+		again, err := parsePosition(p.token())
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+	})
+}

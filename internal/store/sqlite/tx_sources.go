@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"synchronizer"
+)
+
+var (
+	selectSources = newMultiRow("reading sources", "SELECT k.column1, s.generation FROM (VALUES ", 3,
+		") k CROSS JOIN sources s ON s.cluster = k.column2 AND s.source = k.column3", 100, 25, 5)
+	insertSources = newMultiRow("inserting sources", "INSERT INTO sources (cluster, source, generation) VALUES ", 3, "", 25, 5)
+	upsertClients = newMultiRow("noting clients", `INSERT INTO clusters (account, name, first_seen, last_seen, connected_at, `+
+		strings.Join(clientColumns, ", ")+") VALUES ", 5+len(clientColumns), clientConflict(), 25, 5)
+)
+
+// Generations implements synchronizer.Tx.
+func (t *tx) Generations(ctx context.Context, sources []synchronizer.ClusterSource) ([]int64, error) {
+	if t.writer == nil {
+		return nil, errTxOver
+	}
+	result := make([]int64, len(sources))
+	clusters := make([]int64, len(sources))
+	values := make([]any, 0, 3*len(sources))
+	for i := range sources {
+		cluster, err := t.cluster(ctx, sources[i].ClusterID)
+		if err != nil {
+			return nil, err
+		}
+		if sources[i].Source == "" {
+			return nil, fmt.Errorf("%w: source of %s is empty", synchronizer.ErrInvalid, sources[i].ClusterID)
+		}
+		clusters[i] = cluster
+		values = append(values, int64(i), cluster, sources[i].Source)
+	}
+	err := selectSources.query(ctx, t.writer, values, func(rows *sql.Rows) error {
+		var at int
+		var generation int64
+		if err := rows.Scan(&at, &generation); err != nil {
+			return err
+		}
+		result[at] = generation
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var inserts []any
+	given := map[synchronizer.ClusterSource]int64{} // a source may stand twice
+	for i := range sources {
+		if result[i] != 0 {
+			continue
+		}
+		if generation, ok := given[sources[i]]; ok {
+			result[i] = generation
+			continue
+		}
+		if err := t.writer.exec(ctx, "raising a generation",
+			"UPDATE clusters SET generation = generation + 1 WHERE id = ?", clusters[i]); err != nil {
+			return nil, err
+		}
+		generation, err := t.number(ctx, "reading a generation", "SELECT generation FROM clusters WHERE id = ?", clusters[i])
+		if err != nil {
+			return nil, err
+		}
+		result[i], given[sources[i]] = generation, generation
+		inserts = append(inserts, clusters[i], sources[i].Source, generation)
+	}
+	if err := insertSources.exec(ctx, t.writer, inserts); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// clientColumns are those of the newest connection of a cluster.
+var clientColumns = []string{
+	"connection_id", "synchronizer_version", "helm_version", "git_version", "cloud_provider", "cluster_uid", "resource_group",
+}
+
+// clientConflict says what becomes of a cluster that is there: the connection
+// that was made last is kept, whichever server reported last.
+func clientConflict() string {
+	var s strings.Builder
+	s.WriteString(` ON CONFLICT (account, name) DO UPDATE SET
+		first_seen = CASE WHEN first_seen = 0 OR excluded.first_seen < first_seen THEN excluded.first_seen ELSE first_seen END,
+		last_seen = max(last_seen, excluded.last_seen), connected_at = max(connected_at, excluded.connected_at)`)
+	for _, column := range clientColumns {
+		fmt.Fprintf(&s, ", %[1]s = CASE WHEN excluded.connected_at >= connected_at THEN excluded.%[1]s ELSE %[1]s END", column)
+	}
+	return s.String()
+}
+
+// SeeClients implements synchronizer.Tx. A cluster that is not known is created.
+func (t *tx) SeeClients(ctx context.Context, seen []synchronizer.ClientSeen) error {
+	if t.writer == nil {
+		return errTxOver
+	}
+	values := make([]any, 0, len(seen)*upsertClients.width)
+	for i := range seen {
+		c := &seen[i]
+		if err := c.ClusterID.Validate(); err != nil {
+			return err
+		}
+		values = append(values, c.Account, c.Cluster, micros(c.At), micros(c.At), micros(c.ConnectionTime),
+			c.ConnectionID, c.SynchronizerVersion, c.HelmVersion, c.GitVersion, c.CloudProvider, c.ClusterUID, c.ResourceGroup)
+	}
+	return upsertClients.exec(ctx, t.writer, values)
+}
