@@ -150,7 +150,7 @@ func TestBackendConverges(t *testing.T) {
 			failure = converge(newRig(t, func(o *Options) { o.OfferBytes = pool }), steps)
 		})
 		if failure != nil {
-			rt.Fatal(failure)
+			rt.Fatalf("%v\nafter %v", failure, steps)
 		}
 	})
 }
@@ -163,6 +163,12 @@ func converge(r *rig, steps []step) error {
 	}
 	step{do: "release"}.run(r, &releases)
 	r.backend.setRefuse(nil)
+	r.settle(10 * time.Minute)
+	for _, s := range steps {
+		if s.do == "appear" || s.do == "vanish" {
+			r.cluster.ExpireWatches(s.kind) // it had no effect if no watch ran
+		}
+	}
 	r.settle(10 * time.Minute)
 	err := r.agree(configmaps, deployments)
 	for _, k := range r.agent.Status().Kinds {

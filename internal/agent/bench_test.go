@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"synchronizer"
+	"synchronizer/internal/checksum"
+	"synchronizer/internal/policy"
+)
+
+// TestMemoryPerObject bounds what the agent keeps of an object.
+func TestMemoryPerObject(t *testing.T) {
+	const objects = 100_000
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := heap()
+	now := time.Now()
+	m := newMachine(now, exactly)
+	m.linkUp(now)
+	for i := range objects {
+		m.listed(now, item{
+			key: keyOf(fmt.Sprint("namespace-", i%100), fmt.Sprintf("web-%05d-7d4b9c6f5d-x2k9p", i)),
+			uid: parseUID(fmt.Sprintf("eb%06x-e0aa-45af-a715-7cd265f80e78", i)), version: uint64(i), digest: checksum.Digest{1},
+		})
+		m.effects = m.effects[:0]
+	}
+	m.listEnded(now, "1", nil)
+	m.effects = nil
+	each := float64(heap()-before) / objects
+	runtime.KeepAlive(m)
+	t.Logf("%.0f bytes per object", each)
+	if each > 180 {
+		t.Errorf("%.0f bytes per object", each)
+	}
+}
+
+// listCluster lists one document again and again, under other names.
+type listCluster struct {
+	doc     []byte
+	objects int
+	listed  chan struct{}
+}
+
+func (c *listCluster) List(_ context.Context, _ synchronizer.Kind, each func(synchronizer.Object) error) (string, error) {
+	for i := range c.objects {
+		o := synchronizer.Object{Namespace: "default", Name: fmt.Sprint("o", i), UID: fmt.Sprint(i), ResourceVersion: fmt.Sprint(i + 1), Body: c.doc}
+		if err := each(o); err != nil {
+			return "", err
+		}
+	}
+	return "1", nil
+}
+
+func (c *listCluster) Watch(ctx context.Context, _ synchronizer.Kind, _ string, _ func(synchronizer.WatchEvent) error) error {
+	close(c.listed)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *listCluster) Get(context.Context, synchronizer.Kind, string, string) (synchronizer.Object, error) {
+	return synchronizer.Object{}, synchronizer.ErrNotFound
+}
+
+// sink takes messages and never asks for anything.
+type sink struct{ fakeLink }
+
+func (s *sink) Dial(context.Context) (synchronizer.Link, error)     { return s, nil }
+func (s *sink) Send(context.Context, ...synchronizer.Message) error { return nil }
+
+// processorTime is what the process used so far: unlike the time that passes it
+// says something on a machine that does other things too.
+func processorTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// BenchmarkFirstList measures an object from the API server's bytes to the link:
+// filter, policy, digest, checksum v1, bookkeeping, offer.
+func BenchmarkFirstList(b *testing.B) {
+	pod, err := os.ReadFile("testdata/pod.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(pod)))
+	cluster := &listCluster{doc: pod, objects: b.N, listed: make(chan struct{})}
+	link := &sink{fakeLink{down: make(chan synchronizer.Message), dead: make(chan struct{})}}
+	a, err := New(Options{
+		Cluster: cluster, Dialer: link, Policy: policy.New(policy.LinkV1), Kinds: []KindConfig{{deployments, StrategyPatch}},
+		Drop: func(reason synchronizer.DropReason, what string) { b.Error(reason, what) },
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	b.ReportAllocs()
+	used := processorTime(b)
+	b.ResetTimer()
+	go func() { done <- a.Run(ctx) }()
+	<-cluster.listed
+	b.StopTimer()
+	b.ReportMetric(float64((processorTime(b)-used).Microseconds())/float64(b.N), "cpu-µs/op")
+	cancel()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+}
