@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"synchronizer"
+	"synchronizer/internal/queue/queuetest"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimDir); dir != "" {
+		victim(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestContract(t *testing.T) {
+	queuetest.Run(t, queuetest.Factory{
+		New: func(t *testing.T) queuetest.Open {
+			config := EmbeddedConfig{Dir: t.TempDir(), MaxPayload: 32 << 20, MaxBytes: 1 << 30, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+			return func(t *testing.T) synchronizer.Queue {
+				q, err := OpenEmbedded(t.Context(), config)
+				require.NoError(t, err)
+				return q
+			}
+		},
+		MaxPayload: 32 << 20,
+		OneMember:  true,
+	})
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queuetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"synchronizer"
+)
+
+// Open opens the queue; after Close it can be opened again, with what was kept.
+type Open func(t *testing.T) synchronizer.Queue
+
+// Factory makes brokers.
+type Factory struct {
+	// New makes an empty broker, which ends with the test.
+	New func(t *testing.T) Open
+	// MaxPayload is the size above which a record must be refused, 0 if there is
+	// no limit that a test can reach.
+	MaxPayload int
+	// Large is the size of the large record; 0 means 20 MiB.
+	Large int
+	// OneMember says that a second member of a group is refused.
+	OneMember bool
+	// Patience bounds every wait for something that must come; 0 means 20 s.
+	Patience time.Duration
+}
+
+// Run runs the suite.
+func Run(t *testing.T, f Factory) {
+	if f.Large == 0 {
+		f.Large = 20 << 20
+	}
+	if f.Patience == 0 {
+		f.Patience = 20 * time.Second
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *suite)
+	}{
+		{"OrderPerKey", testOrderPerKey},
+		{"OrderAcrossCalls", testOrderAcrossCalls},
+		{"ManyKeysAtOnce", testManyKeysAtOnce},
+		{"AnyRecordSurvives", testAnyRecordSurvives},
+		{"LargeRecord", testLargeRecord},
+		{"TooLargeFailsAlone", testTooLarge},
+		{"NothingToPublish", testNothing},
+		{"DirectionsAreApart", testDirections},
+		{"TailFanOut", testTailFanOut},
+		{"TailSeesOnlyWhatIsNew", testTailNew},
+		{"SlowTail", testSlowTail},
+		{"TailEndsWithContext", testTailContext},
+		{"AcknowledgedOnce", testAcknowledgedOnce},
+		{"UnacknowledgedComesAgain", testComesAgain},
+		{"AckCoversEarlierBatches", testAckCovers},
+		{"LimitsOfNext", testLimits},
+		{"NextWithoutLinger", testNoLinger},
+		{"ConsumerRejoins", testRejoin},
+		{"GroupMembers", testMembers},
+		{"GroupsAreApart", testGroups},
+		{"ConsumeEndsWithContext", testConsumeContext},
+		{"CloseWithPendingRecords", testClosePending},
+		{"CloseEndsBlockedCalls", testCloseBlocked},
+		{"ClosedQueue", testClosed},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &suite{Factory: f, open: f.New(t)}
+			test.run(t, s)
+		})
+	}
+}
+
+const group = "queuetest"
+
+type suite struct {
+	Factory
+	open Open
+}
+
+// ctx bounds a step that must end by itself.
+func (s *suite) ctx(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), s.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start opens the queue for the length of the test.
+func (s *suite) start(t *testing.T) synchronizer.Queue {
+	q := s.open(t)
+	t.Cleanup(func() { closeQueue(t, q) })
+	return q
+}
+
+// closeQueue works in cleanups too, where the test's context has ended.
+func closeQueue(t *testing.T, q synchronizer.Queue) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+	defer cancel()
+	require.NoError(t, q.Close(ctx))
+}
+
+func (s *suite) publish(t *testing.T, q synchronizer.Queue, to synchronizer.Direction, records ...synchronizer.Record) {
+	t.Helper()
+	require.NoError(t, q.Publish(s.ctx(t), to, records))
+}
+
+func (s *suite) consume(t *testing.T, q synchronizer.Queue) synchronizer.Consumer {
+	t.Helper()
+	c, err := q.Consume(s.ctx(t), group)
+	require.NoError(t, err)
+	return c
+}
+
+// numbered makes records number from..to-1 of a key.
+func numbered(key string, from, to int) []synchronizer.Record {
+	records := make([]synchronizer.Record, 0, to-from)
+	for i := from; i < to; i++ {
+		records = append(records, synchronizer.Record{
+			Key:        key,
+			Properties: []synchronizer.Property{{Name: "n", Value: strconv.Itoa(i)}},
+			Payload:    []byte(fmt.Sprintf(`{"key":%q,"n":%d}`, key, i)),
+		})
+	}
+	return records
+}
+
+func number(t *testing.T, r *synchronizer.Record) int {
+	t.Helper()
+	n, err := strconv.Atoi(r.Property("n"))
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf(`{"key":%q,"n":%d}`, r.Key, n), string(r.Payload))
+	return n
+}
+
+// read takes n records and acknowledges each batch.
+func (s *suite) read(t *testing.T, c synchronizer.Consumer, n int) []synchronizer.Record {
+	t.Helper()
+	ctx := s.ctx(t)
+	var records []synchronizer.Record
+	for len(records) < n {
+		batch, err := c.Next(ctx, 500, 4<<20)
+		require.NoError(t, err, "after %d of %d records", len(records), n)
+		require.NotEmpty(t, batch.Records)
+		records = append(records, batch.Records...)
+		require.NoError(t, batch.Ack(ctx))
+	}
+	require.Len(t, records, n)
+	return records
+}
+
+func (s *suite) readTail(t *testing.T, tail synchronizer.Tail, n int) []synchronizer.Record {
+	t.Helper()
+	ctx := s.ctx(t)
+	var records []synchronizer.Record
+	for len(records) < n {
+		more, err := tail.Next(ctx)
+		require.NoError(t, err, "after %d of %d records", len(records), n)
+		require.NotEmpty(t, more)
+		records = append(records, more...)
+	}
+	require.Len(t, records, n)
+	return records
+}
+
+// quiet checks that next brings nothing for a while.
+func quiet(t *testing.T, next func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, next(ctx), context.DeadlineExceeded)
+}
+
+func nextOf(c synchronizer.Consumer) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := c.Next(ctx, 100, 1<<20)
+		return err
+	}
+}
+
+// requireOrder checks that every key has the numbers 0..n-1 in order.
+func requireOrder(t *testing.T, records []synchronizer.Record, keys, n int) {
+	t.Helper()
+	next := map[string]int{}
+	for i := range records {
+		got := number(t, &records[i])
+		require.Equal(t, next[records[i].Key], got, "order of %s", records[i].Key)
+		next[records[i].Key]++
+	}
+	require.Len(t, next, keys)
+	for key, got := range next {
+		require.Equal(t, n, got, key)
+	}
+}
+
+// bytesOf makes reproducible bytes that do not compress.
+func bytesOf(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8(sha256.Sum256([]byte("queuetest"))).Read(b)
+	return b
+}
