@@ -11,6 +11,10 @@ import (
 	"synchronizer"
 )
 
+// namesInCondition is up to how many names are looked up one by one in each
+// namespace; of more, only the range.
+const namesInCondition = 50
+
 // filter is what of a query is checked row by row.
 type filter struct {
 	deleted    bool
@@ -18,6 +22,7 @@ type filter struct {
 	namespaces []string // sorted; empty: all
 	names      []string // sorted; empty: all
 	prefix     string
+	prefixEnd  string // the least text above all with the prefix; empty: none
 	labels     []synchronizer.LabelRequirement
 }
 
@@ -32,6 +37,7 @@ func newFilter(q *synchronizer.ObjectQuery) (filter, error) {
 	if !q.UpdatedSince.IsZero() {
 		f.since = q.UpdatedSince.Truncate(time.Microsecond).UnixMicro()
 	}
+	f.prefixEnd, _ = prefixEnd(f.prefix)
 	for _, requirement := range q.Labels {
 		switch requirement.Operator {
 		case synchronizer.LabelIn, synchronizer.LabelNotIn:
@@ -54,6 +60,26 @@ func newFilter(q *synchronizer.ObjectQuery) (filter, error) {
 
 // byName reports whether names are restricted.
 func (f *filter) byName() bool { return f.prefix != "" || len(f.names) > 0 }
+
+// nameCondition is byName in SQL, for the parameters from ?4 on.
+func (f *filter) nameCondition() (string, []any) {
+	if len(f.names) > 0 && len(f.names) <= namesInCondition {
+		args := make([]any, len(f.names))
+		marks := make([]string, len(f.names))
+		for i, name := range f.names {
+			args[i], marks[i] = name, fmt.Sprintf("?%d", 4+i)
+		}
+		return "o.name IN (" + strings.Join(marks, ", ") + ")", args
+	}
+	low, high := f.prefix, f.prefixEnd
+	if len(f.names) > 0 {
+		low, high = f.names[0], f.names[len(f.names)-1]+"\x00"
+	}
+	if high == "" {
+		return "o.name >= ?4", []any{low}
+	}
+	return "o.name >= ?4 AND o.name < ?5", []any{low, high}
+}
 
 // matches checks everything, the ranges of the walk included, since an index
 // of labels knows nothing of them.

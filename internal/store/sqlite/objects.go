@@ -16,10 +16,6 @@ const (
 	defaultLimit = 100
 	maxLimit     = 10_000
 	maxTerms     = 10_000
-	// scanLimit bounds the rows that one page looks at beyond those it returns.
-	scanLimit = 10_000
-	// pageBytes bounds the bodies of one page; one body may be above it.
-	pageBytes = 64 << 20
 	// bodiesPerQuery is how many bodies are read with one query.
 	bodiesPerQuery = 100
 )
@@ -61,7 +57,7 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 		if err != nil {
 			return err
 		}
-		w := newWalk(r, &f, limit)
+		w := newWalk(r, &f, limit, db.scanLimit)
 		defer w.close()
 		if err := w.kinds(ctx, kinds, from); err != nil {
 			return err
@@ -70,7 +66,7 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 			w.endBehind(kinds[len(kinds)-1])
 		}
 		if q.Full {
-			if err := w.readBodies(ctx); err != nil {
+			if err := w.readBodies(ctx, db.pageBytes); err != nil {
 				return err
 			}
 		}
@@ -87,7 +83,7 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 }
 
 // readBodies fills the bodies, and ends the page early if they are too large.
-func (w *walk) readBodies(ctx context.Context) error {
+func (w *walk) readBodies(ctx context.Context, pageBytes int64) error {
 	var total int64
 	for i, size := range w.sizes {
 		if total += size; total > pageBytes && i > 0 {

@@ -33,6 +33,11 @@ const (
 	// busyTimeout is how long one attempt waits for a foreign writer, such as
 	// somebody's sqlite3 shell.
 	busyTimeout = time.Second
+	// scanLimit bounds the rows that one page of objects looks at beyond those
+	// that it returns.
+	scanLimit = 10_000
+	// pageBytes bounds the bodies of one page; one body may be above it.
+	pageBytes = 64 << 20
 )
 
 // DB is one open database. All methods may be called at the same time; Update
@@ -42,6 +47,9 @@ type DB struct {
 	lock  *os.File
 	write *writer
 	read  *sql.DB
+
+	scanLimit int
+	pageBytes int64
 
 	mu     sync.RWMutex // held for reading by every query
 	closed bool
@@ -53,6 +61,8 @@ type settings struct {
 	busyTimeout    time.Duration
 	busyAttempts   int
 	maxPages       int64
+	scanLimit      int
+	pageBytes      int64
 }
 
 // Option changes how a database is opened.
@@ -75,7 +85,10 @@ func WithMaxPages(pages int64) Option {
 // they wrap ErrInUse, ErrDamaged, ErrFull or synchronizer.ErrSchemaTooNew where
 // one of these is the reason.
 func Open(ctx context.Context, path string, opts ...Option) (_ *DB, err error) {
-	s := settings{writerCacheKiB: 8 << 10, feedLength: 1_000_000, busyTimeout: busyTimeout, busyAttempts: 10}
+	s := settings{
+		writerCacheKiB: 8 << 10, feedLength: 1_000_000, busyTimeout: busyTimeout, busyAttempts: 10,
+		scanLimit: scanLimit, pageBytes: pageBytes,
+	}
 	for _, opt := range opts {
 		opt(&s)
 	}
@@ -109,7 +122,7 @@ func Open(ctx context.Context, path string, opts ...Option) (_ *DB, err error) {
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
 	read.SetConnMaxIdleTime(time.Minute)
-	return &DB{path: abs, lock: lock, write: write, read: read}, nil
+	return &DB{path: abs, lock: lock, write: write, read: read, scanLimit: s.scanLimit, pageBytes: s.pageBytes}, nil
 }
 
 // Path is the absolute name of the database file.

@@ -40,8 +40,6 @@ func TestPlans(t *testing.T) {
 		fmt.Sprintf(walkNamespace, ""): {1, "", "", 10},
 		fmt.Sprintf(walkNamespace, " AND o.name < ?"): {1, "", "", "x", 10},
 		fmt.Sprintf(walkNames, ",?"):                  {1, "", "a", "b", 10},
-		firstNamespace:                                {1, ""},
-		nextNamespace:                                 {1, ""},
 	} {
 		got := plan(t, db, text, args...)
 		require.Contains(t, got, "USING", text)
@@ -54,6 +52,12 @@ func TestPlans(t *testing.T) {
 		fmt.Sprintf(walkLabel, ",?"):  {1, 2, 3},
 	} {
 		require.Contains(t, plan(t, db, text, args...), "PRIMARY KEY (label=? AND kind=?)", text)
+	}
+	for _, f := range []filter{{names: []string{"a", "b"}}, {prefix: "a", prefixEnd: "b"}, {prefix: "\xff"}} {
+		condition, args := f.nameCondition()
+		got := plan(t, db, fmt.Sprintf(walkNamespaces, condition), append([]any{1, "", 10}, args...)...)
+		require.Equal(t, 2, strings.Count(got, "SEARCH objects USING COVERING INDEX objects_key (kind=? AND ns>?)"), got)
+		require.Contains(t, got, "SEARCH o USING COVERING INDEX objects_key (kind=? AND ns=? AND name", got)
 	}
 	full := scope{account: "a", clusters: []string{"c"}, groups: []string{"g"}}
 	text, args := full.kindsQuery(&position{Account: "a"})
@@ -133,18 +137,19 @@ func TestForeignKeysHold(t *testing.T) {
 // TestScanLimit: what no index finds ends with short pages, and loses nothing.
 func TestScanLimit(t *testing.T) {
 	ctx := t.Context()
-	db := openAt(t, newPath(t))
-	const n = 2*scanLimit + 500
-	rows := make([]synchronizer.Row, 0, 500)
+	const scanLimit = 1000
+	db := openAt(t, newPath(t), func(s *settings) { s.scanLimit = scanLimit })
+	const n = 10*scanLimit + 500
+	rows := make([]synchronizer.Row, 0, 1000)
 	for i := range n {
 		labels := `"wide":"yes"`
-		if i%4000 == 3999 {
+		if i%2000 == 1999 {
 			labels += `,"odd":"yes"`
 		}
 		if i < n/2 {
 			labels += `,"half":"yes"`
 		}
-		row := pod(fmt.Sprintf("n%d", i%7000), fmt.Sprintf("p%05d", i), uint64(i), labels)
+		row := pod(fmt.Sprintf("n%d", i%3000), fmt.Sprintf("p%05d", i), uint64(i), labels)
 		row.UpdatedAt = time.Unix(int64(i+1), 0)
 		if rows = append(rows, row); len(rows) == cap(rows) {
 			require.NoError(t, put(ctx, db, rows...))
@@ -155,6 +160,10 @@ func TestScanLimit(t *testing.T) {
 	label := func(key string, operator synchronizer.LabelOperator, values ...string) []synchronizer.LabelRequirement {
 		return []synchronizer.LabelRequirement{{Key: key, Operator: operator, Values: values}}
 	}
+	var many []string
+	for i := range 60 {
+		many = append(many, fmt.Sprintf("p%05d", 100*i))
+	}
 	for name, test := range map[string]struct {
 		q        synchronizer.ObjectQuery
 		want     int
@@ -162,11 +171,12 @@ func TestScanLimit(t *testing.T) {
 		minPages int
 	}{
 		"label of few":      {synchronizer.ObjectQuery{Labels: label("odd", synchronizer.LabelIn, "yes")}, 5, 1, 1},
-		"label of many":     {synchronizer.ObjectQuery{Labels: label("half", synchronizer.LabelIn, "yes"), Limit: 5000}, n / 2, 6, 3},
-		"label exists":      {synchronizer.ObjectQuery{Labels: label("odd", synchronizer.LabelExists)}, 5, 4, 3},
-		"since":             {synchronizer.ObjectQuery{UpdatedSince: time.Unix(n, 0)}, 1, 4, 3},
-		"name in any space": {synchronizer.ObjectQuery{Names: []string{"p00007", "p00008"}}, 2, 4, 2},
-		"everything":        {synchronizer.ObjectQuery{Limit: 10_000}, n, 3, 3},
+		"label of many":     {synchronizer.ObjectQuery{Labels: label("half", synchronizer.LabelIn, "yes"), Limit: 5000}, n / 2, 9, 6},
+		"label exists":      {synchronizer.ObjectQuery{Labels: label("odd", synchronizer.LabelExists)}, 5, 12, 10},
+		"since":             {synchronizer.ObjectQuery{UpdatedSince: time.Unix(n, 0)}, 1, 12, 10},
+		"name in any space": {synchronizer.ObjectQuery{Names: []string{"p00007", "p00008"}}, 2, 4, 3},
+		"names by range":    {synchronizer.ObjectQuery{Names: many}, 60, 4, 3},
+		"everything":        {synchronizer.ObjectQuery{Limit: 10_000}, n, 2, 2},
 	} {
 		found, pages := 0, 0
 		for {
@@ -186,7 +196,8 @@ func TestScanLimit(t *testing.T) {
 // TestPageBytes: a page of large bodies ends early.
 func TestPageBytes(t *testing.T) {
 	ctx := t.Context()
-	db := openAt(t, newPath(t))
+	const pageBytes = 1 << 20
+	db := openAt(t, newPath(t), func(s *settings) { s.pageBytes = pageBytes })
 	for i := range 5 {
 		row := pod("n", fmt.Sprint(i), 1, "")
 		row.Body = make([]byte, pageBytes/2-1)

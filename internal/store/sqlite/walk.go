@@ -18,23 +18,28 @@ const (
 	// postingLimit is up to how many hits of a label in a kind are read and
 	// sorted. A label with more is filtered on the walk, where it is found often.
 	postingLimit = 1000
-	// namespaceCost is what a step to the next namespace costs, in rows.
-	namespaceCost = 4
+	// namespacesPerQuery is how many namespaces are asked for a name at a time.
+	namespacesPerQuery = 500
 )
 
 const walkColumns = "o.id, o.ns, o.name, o.labels, octet_length(o.body), " + rowColumns
 
 // The statements of a walk; each follows an index.
 const (
-	walkKind       = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND (o.ns, o.name) > (?, ?) ORDER BY o.ns, o.name LIMIT ?"
-	walkKindStart  = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? ORDER BY o.ns, o.name LIMIT ?"
-	walkNamespace  = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name >= ?%s ORDER BY o.name LIMIT ?"
-	walkNames      = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name IN (?%s) ORDER BY o.name LIMIT ?"
-	firstNamespace = "SELECT o.ns FROM objects o WHERE o.kind = ? AND o.ns >= ? ORDER BY o.ns LIMIT 1"
-	nextNamespace  = "SELECT o.ns FROM objects o WHERE o.kind = ? AND o.ns > ? ORDER BY o.ns LIMIT 1"
-	countLabel     = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE label IN (?%s) AND kind = ? LIMIT ?)"
-	walkLabel      = "SELECT " + walkColumns + " FROM labels l CROSS JOIN objects o ON o.id = l.obj WHERE l.label IN (?%s) AND l.kind = ?"
+	walkKind      = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND (o.ns, o.name) > (?, ?) ORDER BY o.ns, o.name LIMIT ?"
+	walkKindStart = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? ORDER BY o.ns, o.name LIMIT ?"
+	walkNamespace = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name >= ?%s ORDER BY o.name LIMIT ?"
+	walkNames     = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name IN (?%s) ORDER BY o.name LIMIT ?"
+	countLabel    = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE label IN (?%s) AND kind = ? LIMIT ?)"
+	walkLabel     = "SELECT " + walkColumns + " FROM labels l CROSS JOIN objects o ON o.id = l.obj WHERE l.label IN (?%s) AND l.kind = ?"
 )
+
+// walkNamespaces steps from namespace to namespace along the index, without
+// reading what is in them, and tells which have a name that is asked for.
+const walkNamespaces = `WITH RECURSIVE n(ns) AS (
+	SELECT (SELECT min(ns) FROM objects WHERE kind = ?1 AND ns >= ?2)
+	UNION ALL SELECT (SELECT min(ns) FROM objects WHERE kind = ?1 AND ns > n.ns) FROM n WHERE n.ns IS NOT NULL LIMIT ?3)
+	SELECT n.ns, EXISTS (SELECT 1 FROM objects o WHERE o.kind = ?1 AND o.ns = n.ns AND %s) FROM n WHERE n.ns IS NOT NULL`
 
 // place is where in a kind a walk begins: behind an object.
 type place struct{ ns, name string }
@@ -53,8 +58,8 @@ type walk struct {
 	end     *position
 }
 
-func newWalk(tx *sql.Tx, f *filter, limit int) *walk {
-	return &walk{tx: tx, filter: f, limit: limit, budget: scanLimit, statements: map[string]*sql.Stmt{}}
+func newWalk(tx *sql.Tx, f *filter, limit, budget int) *walk {
+	return &walk{tx: tx, filter: f, limit: limit, budget: budget, statements: map[string]*sql.Stmt{}}
 }
 
 func (w *walk) close() {
@@ -207,29 +212,43 @@ func (w *walk) namespaces(ctx context.Context, kind scopedKind, after *place) er
 	return nil
 }
 
-// allNamespaces steps from namespace to namespace, so that names are found
-// without reading the whole kind.
+// allNamespaces looks for names in every namespace.
 func (w *walk) allNamespaces(ctx context.Context, kind scopedKind, after *place) error {
-	text, ns := firstNamespace, ""
+	type step struct {
+		ns  string
+		has bool
+	}
+	condition, names := w.filter.nameCondition()
+	text := fmt.Sprintf(walkNamespaces, condition)
+	next := ""
 	if after != nil {
-		ns = after.ns
+		next = after.ns
 	}
 	for {
-		exists := false
-		err := w.query(ctx, text, []any{kind.id, ns}, func(rows *sql.Rows) (bool, error) {
-			exists = true
-			return false, rows.Scan(&ns)
+		var steps []step
+		err := w.query(ctx, text, append([]any{kind.id, next, namespacesPerQuery}, names...), func(rows *sql.Rows) (bool, error) {
+			var s step
+			err := rows.Scan(&s.ns, &s.has)
+			steps = append(steps, s)
+			return true, err
 		})
-		if err != nil || !exists {
+		if err != nil {
 			return err
 		}
-		if err := w.namespace(ctx, kind, ns, after); err != nil || w.end != nil {
-			return err
+		for _, s := range steps {
+			if s.has {
+				if err := w.namespace(ctx, kind, s.ns, after); err != nil || w.end != nil {
+					return err
+				}
+			}
+			if w.budget--; w.budget <= 0 {
+				return w.endBehindNamespace(ctx, kind, s.ns)
+			}
 		}
-		if w.budget -= namespaceCost; w.budget <= 0 {
-			return w.endBehindNamespace(ctx, kind, ns)
+		if len(steps) < namespacesPerQuery {
+			return nil
 		}
-		text = nextNamespace
+		next = steps[len(steps)-1].ns + "\x00" // the least text behind it
 	}
 }
 
@@ -253,7 +272,7 @@ func (w *walk) namespace(ctx context.Context, kind scopedKind, ns string, after 
 		start, _ := slices.BinarySearch(names, from)
 		return w.named(ctx, kind, ns, names[start:])
 	}
-	if end, ok := prefixEnd(w.filter.prefix); ok {
+	if end := w.filter.prefixEnd; end != "" {
 		return w.scan(ctx, kind, fmt.Sprintf(walkNamespace, " AND o.name < ?"), kind.id, ns, from, end)
 	}
 	return w.scan(ctx, kind, fmt.Sprintf(walkNamespace, ""), kind.id, ns, from)

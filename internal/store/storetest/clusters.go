@@ -158,17 +158,17 @@ func kindNumbers(t *testing.T, b Backend) {
 					liveNow[k.Kind][k.Name] = true
 				}
 			}
-			write(t, ctx, b, rows...)
+			write(r, ctx, b, rows...)
 		}
 		clusters, err := b.Clusters(ctx, id)
-		require.NoError(t, err)
+		require.NoError(r, err)
 		var want []synchronizer.KindStatus
 		for _, kind := range []synchronizer.Kind{pods, deployments} {
 			if !last[kind].IsZero() {
 				want = append(want, synchronizer.KindStatus{Kind: kind, Objects: int64(len(liveNow[kind])), LastChange: last[kind]})
 			}
 		}
-		require.Equal(t, want, clusters[0].Kinds)
+		require.Equal(r, want, clusters[0].Kinds)
 	})
 }
 

@@ -278,7 +278,7 @@ func walkIsSet(t *testing.T, b Backend) {
 			}
 		}
 		slices.SortFunc(want, compareKeys)
-		require.Equal(t, want, readAll(t, ctx, b, q))
+		require.Equal(r, want, readAll(r, ctx, b, q))
 	})
 }
 

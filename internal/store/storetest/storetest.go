@@ -26,6 +26,12 @@ type Backend interface {
 	Reopen(t *testing.T) Backend
 }
 
+// tester is a test, or one case of a property.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
 // Run runs the suite; open gives an empty backend that is closed when the test
 // ends.
 func Run(t *testing.T, open func(t *testing.T) Backend) {
@@ -47,6 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"Panic", panics},
 		{"Cancelled", cancelled},
 		{"NoLostUpdate", noLostUpdate},
+		{"CloseWaits", closeWaits},
 		{"Closed", closed},
 		{"Reopen", reopen},
 		{"Clients", clients},
@@ -103,7 +110,7 @@ func tombstone(key synchronizer.ObjectKey, seq uint64) synchronizer.Row {
 }
 
 // write puts rows as the ingester does: reads them first, then writes.
-func write(t testing.TB, ctx context.Context, store synchronizer.Store, rows ...synchronizer.Row) {
+func write(t tester, ctx context.Context, store synchronizer.Store, rows ...synchronizer.Row) {
 	t.Helper()
 	require.NoError(t, store.Update(ctx, func(tx synchronizer.Tx) error { return put(ctx, tx, rows) }))
 }
@@ -120,7 +127,7 @@ func put(ctx context.Context, tx synchronizer.Tx, rows []synchronizer.Row) error
 }
 
 // readAll reads every page of a query and returns the keys in order.
-func readAll(t testing.TB, ctx context.Context, r synchronizer.Reader, q synchronizer.ObjectQuery) []synchronizer.ObjectKey {
+func readAll(t tester, ctx context.Context, r synchronizer.Reader, q synchronizer.ObjectQuery) []synchronizer.ObjectKey {
 	t.Helper()
 	keys := []synchronizer.ObjectKey{}
 	for {
@@ -138,7 +145,7 @@ func readAll(t testing.TB, ctx context.Context, r synchronizer.Reader, q synchro
 }
 
 // names is readAll for people: the names only.
-func names(t testing.TB, ctx context.Context, r synchronizer.Reader, q synchronizer.ObjectQuery) []string {
+func names(t tester, ctx context.Context, r synchronizer.Reader, q synchronizer.ObjectQuery) []string {
 	t.Helper()
 	result := []string{}
 	for _, key := range readAll(t, ctx, r, q) {

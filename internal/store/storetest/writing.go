@@ -330,6 +330,29 @@ func noLostUpdate(t *testing.T, b Backend) {
 	require.Equal(t, uint64(workers*rounds), row.Order.Seq)
 }
 
+func closeWaits(t *testing.T, b Backend) {
+	ctx := t.Context()
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	updated, done := make(chan error, 1), make(chan error, 1)
+	go func() {
+		updated <- b.Update(ctx, func(tx synchronizer.Tx) error {
+			close(inside)
+			<-goOn
+			return put(ctx, tx, []synchronizer.Row{live(key(prod, pods, "n", "n"), 1, nil)})
+		})
+	}()
+	<-inside
+	go func() { done <- b.Close() }()
+	select {
+	case <-done:
+		t.Error("closed during a transaction")
+	default:
+	}
+	close(goOn)
+	require.NoError(t, <-updated)
+	require.NoError(t, <-done)
+}
+
 func closed(t *testing.T, b Backend) {
 	ctx := t.Context()
 	require.NoError(t, b.Close())
