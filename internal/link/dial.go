@@ -149,6 +149,10 @@ func (d *Dialer) tlsConfig() (*tls.Config, error) {
 func refusal(target *url.URL, response *http.Response, err error) error {
 	where := target.Redacted()
 	if response == nil || response.StatusCode == http.StatusSwitchingProtocols {
+		var cause *url.Error
+		if errors.As(err, &cause) {
+			err = cause.Err // the rest repeats the URL
+		}
 		return fmt.Errorf("connecting to %s: %w", where, err)
 	}
 	status := fmt.Sprintf("HTTP %d", response.StatusCode)

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,86 +204,4 @@ func use(t *testing.T, d *Dialer, links <-chan synchronizer.Link) {
 	require.ErrorIs(t, err, synchronizer.ErrDisconnected)
 	require.NoError(t, server.Close(1000, ""))
 	require.NoError(t, client.Close(1000, ""))
-}
-
-// TestProxy checks CONNECT for both ws and wss, with credentials, and a proxy
-// that is called https but does not speak TLS.
-func TestProxy(t *testing.T) {
-	connects := make(chan string, 10)
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodConnect || r.Header.Get("Proxy-Authorization") != "Basic dXNlcjpwYXNz" {
-			w.WriteHeader(http.StatusProxyAuthRequired)
-			return
-		}
-		connects <- r.Host
-		up, err := net.Dial("tcp", r.Host)
-		if err != nil {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		w.WriteHeader(http.StatusOK)
-		down, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		go func() {
-			_, _ = io.Copy(up, rw)
-			_ = up.Close()
-		}()
-		_, _ = io.Copy(down, up)
-		_ = down.Close()
-	})
-	proxy := httptest.NewServer(handler)
-	defer proxy.Close()
-	for _, secure := range []bool{false, true} {
-		server, links := testServer(t, linktest.Setup{}, func(s *httptest.Server) {
-			if secure {
-				s.StartTLS()
-			} else {
-				s.Start()
-			}
-		})
-		for _, scheme := range []string{"http", "https"} {
-			d := testDialer(server, linktest.Setup{})
-			if secure {
-				d.TLS = server.Client().Transport.(*http.Transport).TLSClientConfig
-			}
-			d.Proxy = func(*url.URL) (*url.URL, error) {
-				u, err := url.Parse(proxy.URL)
-				u.Scheme, u.User = scheme, url.UserPassword("user", "pass")
-				return u, err
-			}
-			use(t, d, links)
-			require.Equal(t, server.Listener.Addr().String(), <-connects)
-		}
-		d := testDialer(server, linktest.Setup{})
-		d.Proxy = func(*url.URL) (*url.URL, error) { return url.Parse(proxy.URL) }
-		_, err := d.Dial(t.Context())
-		require.ErrorContains(t, err, "the proxy answered HTTP 407")
-	}
-}
-
-func TestProxyFromEnvironment(t *testing.T) {
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "REQUEST_METHOD"} {
-		t.Setenv(name, "")
-	}
-	find := func(target string) string {
-		u, err := url.Parse(target)
-		require.NoError(t, err)
-		found, err := ProxyFromEnvironment(u)
-		require.NoError(t, err)
-		if found == nil {
-			return ""
-		}
-		return found.String()
-	}
-	require.Empty(t, find("wss://a.example"))
-	t.Setenv("all_proxy", "socks5://all:1")
-	require.Equal(t, "socks5://all:1", find("wss://a.example"))
-	t.Setenv("HTTPS_PROXY", "http://secure:1")
-	t.Setenv("http_proxy", "http://plain:1")
-	t.Setenv("NO_PROXY", "b.example")
-	require.Equal(t, "http://secure:1", find("wss://a.example"))
-	require.Equal(t, "http://plain:1", find("ws://a.example"))
-	require.Empty(t, find("wss://b.example"))
 }
