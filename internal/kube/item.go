@@ -19,6 +19,7 @@ type itemReader struct {
 	limit int // bytes of one item
 	// typeMeta is asked for when an object lacks it.
 	typeMeta func() (typeMeta, error)
+	prefix   []byte // `{"kind":…,"apiVersion":…,`
 	buffer   []byte
 }
 
@@ -53,19 +54,33 @@ func (r *itemReader) object(raw []byte) (synchronizer.Object, error) {
 		ResourceVersion: meta.ResourceVersion, Body: raw,
 	}
 	if meta.APIVersion == "" || meta.Kind == "" {
-		t, err := r.typeMeta()
-		if err != nil {
+		if o.Body, err = r.typed(raw, meta); err != nil {
 			return o, err
-		}
-		o.Body, err = policy.AddTypeMeta(r.buffer, raw, t.apiVersion, t.kind)
-		if err != nil {
-			return o, err
-		}
-		if &o.Body[0] != &raw[0] {
-			r.buffer = o.Body
 		}
 	}
 	return o, nil
+}
+
+// typed adds what raw lacks of kind and apiVersion.
+func (r *itemReader) typed(raw []byte, meta rawjson.Meta) ([]byte, error) {
+	t, err := r.typeMeta()
+	if err != nil {
+		return nil, err
+	}
+	if meta.APIVersion != "" || meta.Kind != "" || raw[0] != '{' {
+		return policy.AddTypeMeta(nil, raw, t.apiVersion, t.kind)
+	}
+	// As the items of all built-in kinds lack both, what is put in front is made
+	// once, instead of scanning each of them again.
+	if r.prefix == nil {
+		alone, err := policy.AddTypeMeta(nil, []byte("{}"), t.apiVersion, t.kind)
+		if err != nil {
+			return nil, err
+		}
+		r.prefix = append(alone[:len(alone)-1], ',')
+	}
+	r.buffer = append(append(r.buffer[:0], r.prefix...), raw[1:]...)
+	return r.buffer, nil
 }
 
 // identify reads the identity of an object that cannot be read as a whole (cut

@@ -24,7 +24,8 @@ import (
 // Options say how to read an API server. Zero values mean the defaults.
 type Options struct {
 	// Config is address and credentials, see LoadConfig. Its QPS, Burst and
-	// Timeout are not used.
+	// Timeout are not used. Lists come as gzip unless DisableCompression is set:
+	// over TLS on loopback that was measured to cost no more CPU on either side.
 	Config *rest.Config
 	// QPS limits requests per second, Burst how many of them may come at once.
 	// The API server protects itself (429 with Retry-After), so this only guards
@@ -40,9 +41,6 @@ type Options struct {
 	WatchSilence time.Duration
 	// ReadSilence ends any other request on which no byte came for so long. Default 60 s.
 	ReadSilence time.Duration
-	// Compression asks for gzip. It costs more CPU on both sides than the network
-	// inside a cluster is worth.
-	Compression bool
 	Logger      *slog.Logger          // default: none
 	Registerer  prometheus.Registerer // default: none
 }
@@ -92,7 +90,7 @@ func New(options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading address of the API server: %w", err)
 	}
-	inner, outer, err := newTransport(config, options)
+	inner, outer, err := newTransport(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing connection to the API server: %w", err)
 	}
@@ -148,7 +146,7 @@ func (c *Cluster) Close() {
 // newTransport makes the connection and what puts credentials onto requests.
 // It is our own and not one of client-go's shared ones, so that Close closes
 // it and so that HTTP/2 keeps little in memory for a reader that is busy.
-func newTransport(config *rest.Config, options Options) (inner, outer http.RoundTripper, err error) {
+func newTransport(config *rest.Config) (inner, outer http.RoundTripper, err error) {
 	tc, err := config.TransportConfig()
 	if err != nil {
 		return nil, nil, err
@@ -175,7 +173,7 @@ func newTransport(config *rest.Config, options Options) (inner, outer http.Round
 			TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: 8,
 			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  !options.Compression,
+			DisableCompression:  config.DisableCompression,
 			ForceAttemptHTTP2:   true,
 			HTTP2: &http.HTTP2Config{
 				// A connection that died silently takes all watches with it.

@@ -3,6 +3,8 @@
 package kube
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -202,6 +204,32 @@ func TestListIsNeverShort(t *testing.T) {
 	version, err := c.List(t.Context(), configMaps, ignoreItem)
 	require.NoError(t, err)
 	require.Equal(t, "7", version)
+}
+
+// A compressed list that is cut is not complete either.
+func TestCompressedList(t *testing.T) {
+	const list = `{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a"}}]}`
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := io.WriteString(z, list)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	var cut atomic.Int64
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			t.Errorf("not asked for gzip")
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed.Bytes()[:cut.Load()])
+	})
+	for i := range int64(packed.Len()) {
+		cut.Store(i)
+		_, err := c.List(t.Context(), configMaps, ignoreItem)
+		require.Error(t, err, "cut at byte %d", i)
+	}
+	cut.Store(int64(packed.Len()))
+	_, err = c.List(t.Context(), configMaps, ignoreItem)
+	require.NoError(t, err)
 }
 
 func TestKindThatComesAndGoes(t *testing.T) {
