@@ -226,23 +226,29 @@ func (a *Agent) receive(ctx context.Context, s *session) error {
 }
 
 func (a *Agent) dispatch(s *session, msg *synchronizer.Message) {
-	what := msg.Event.String() + " " + msg.Kind.String() + " " + msg.Namespace + "/" + msg.Name
-	switch {
-	case msg.Event == synchronizer.EventPing:
-		return
-	case !msg.Event.AboutObject():
-		a.options.Drop(synchronizer.DropUnsupported, what)
-		return
-	}
 	owner := a.streams[msg.Kind]
 	switch {
+	case msg.Event == synchronizer.EventPing:
+	case !msg.Event.AboutObject():
+		a.drop(synchronizer.DropUnsupported, msg)
 	case owner == nil:
-		a.options.Drop(synchronizer.DropNotConfigured, what)
+		a.drop(synchronizer.DropNotConfigured, msg)
 	case msg.Event != synchronizer.EventGet:
-		a.options.Drop(synchronizer.DropUnsupported, what)
+		a.drop(synchronizer.DropUnsupported, msg)
 	default:
 		owner.inbox.put(request{session: s, key: keyOf(msg.Namespace, msg.Name), msgID: msg.MsgID, depth: msg.Depth})
 	}
+}
+
+func (a *Agent) drop(reason synchronizer.DropReason, msg *synchronizer.Message) {
+	what := msg.Event.String()
+	switch {
+	case msg.Event.AboutObject():
+		what += " " + msg.Kind.String() + " " + msg.Namespace + "/" + msg.Name
+	case msg.BatchType != "":
+		what += " " + msg.BatchType
+	}
+	a.options.Drop(reason, what)
 }
 
 type systemClock struct{}

@@ -126,7 +126,8 @@ type backend struct {
 	dials   int
 	link    *fakeLink
 	paused  bool
-	since   time.Time // paused
+	since   time.Time     // paused
+	latency time.Duration // between messages
 	resumed chan struct{}
 	objects map[string]row
 	log     []string // what arrived
@@ -266,6 +267,7 @@ func (b *backend) serve(l *fakeLink) {
 		case <-l.dead:
 			return
 		case msg := <-l.up:
+			time.Sleep(b.latency) // of the bubble
 			b.handle(l, msg)
 		}
 	}

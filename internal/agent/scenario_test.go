@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
+	"synchronizer/internal/kube/kubefake"
 )
 
 func TestFirstSyncChangeDelete(t *testing.T) {
@@ -94,14 +95,18 @@ func TestRestartWithoutChangeAsksAndWaitsForNothing(t *testing.T) {
 
 func TestListWaitsForRoomInThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.OfferBytes = 8 << 10 })
+		r := newRig(t, func(o *Options) { o.OfferBytes = 64 << 10 })
+		r.backend.latency = 5 * time.Millisecond
 		for i := range 2000 {
 			r.cluster.Put(configmaps, doc(configmaps, "default", fmt.Sprint("c", i), "1"))
 		}
 		r.start()
 		r.settle(time.Minute)
 		require.NoError(t, r.agree(configmaps))
-		require.LessOrEqual(t, r.agent.pool.size(), 8<<10)
+		require.LessOrEqual(t, r.agent.pool.size(), 64<<10)
+		// Until the first answer nobody knows that the backend will ask, so that the
+		// first offers may be lost; afterwards the list goes as fast as the answers.
+		require.Less(t, r.cluster.Gets(configmaps), 200)
 		r.stop()
 	})
 }
@@ -304,65 +309,17 @@ func TestUnreadableAndLargeObjectsArePresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(o *Options) { o.MaxObjectBytes = 1000 })
 		r.cluster.Put(configmaps, doc(configmaps, "default", "a", "1"))
-		r.cluster.Put(configmaps, doc(configmaps, "default", "b", string(make([]byte, 0))+fmt.Sprintf("%01000d", 1)))
+		r.cluster.Put(configmaps, doc(configmaps, "default", "b", fmt.Sprintf("%01000d", 1)))
 		r.cluster.Put(configmaps, doc(configmaps, "default", "c", "1"))
 		r.cluster.FailItem(configmaps, "default", "a", errors.New("no body"))
 		r.start()
 		require.Equal(t, 3, r.kind(configmaps).Objects)
 		require.Len(t, r.backend.rows(), 1)
-		require.Contains(t, r.backend.dropped(synchronizer.DropUnreadable)[0], "/v1/configmaps default/a")
+		require.Equal(t, []string{"/v1/configmaps default/a: no body"}, r.backend.dropped(synchronizer.DropUnreadable))
 		require.Contains(t, r.backend.dropped(synchronizer.DropTooLarge)[0], "/v1/configmaps default/b")
 		r.cluster.FailItem(configmaps, "default", "a", nil)
 		r.cluster.Put(configmaps, doc(configmaps, "default", "a", "2"))
 		r.cluster.Put(configmaps, doc(configmaps, "default", "b", "2"))
-		synctest.Wait()
-		require.NoError(t, r.agree(configmaps))
-		r.stop()
-	})
-}
-
-func TestRequestsOfTheBackend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.cluster.Put(configmaps, doc(configmaps, "default", "c", "1"))
-		r.cluster.Put(configmaps, doc(configmaps, "excluded", "c", "1"))
-		r.start()
-		r.backend.heard()
-		ask := func(event synchronizer.Event, kind synchronizer.Kind, namespace, name string, depth int) {
-			r.backend.link.down <- synchronizer.Message{Event: event, Kind: kind, Namespace: namespace, Name: name, MsgID: "m", Depth: depth}
-			synctest.Wait()
-		}
-		ask(synchronizer.EventGet, configmaps, "default", "c", 5)
-		require.Equal(t, []string{"PutObject /v1/configmaps default/c"}, r.backend.heard())
-		require.Equal(t, 6, r.backend.depths[len(r.backend.depths)-1])
-		require.Equal(t, 1, r.cluster.Gets(configmaps), "the pool holds it no more")
-
-		ask(synchronizer.EventGet, configmaps, "default", "c", 8)
-		ask(synchronizer.EventGet, configmaps, "default", "gone", 2)
-		ask(synchronizer.EventGet, configmaps, "excluded", "c", 2)
-		ask(synchronizer.EventGet, widgets, "default", "c", 2)
-		ask(synchronizer.EventPut, configmaps, "default", "c", 2)
-		ask(synchronizer.EventBatch, configmaps, "", "", 2)
-		ask(synchronizer.EventPing, synchronizer.Kind{}, "", "", 0)
-		require.Empty(t, r.backend.heard())
-		require.Equal(t, []string{"/v1/configmaps default/c: GetObject"}, r.backend.dropped(synchronizer.DropTooDeep))
-		require.Equal(t, []string{"/v1/configmaps default/gone: deleted", "/v1/configmaps excluded/c: outside the rules"}, r.backend.dropped(synchronizer.DropSuperfluousGet))
-		require.Equal(t, []string{"GetObject example.com/v1/widgets default/c"}, r.backend.dropped(synchronizer.DropNotConfigured))
-		require.Len(t, r.backend.dropped(synchronizer.DropUnsupported), 2)
-		r.stop()
-	})
-}
-
-func TestRequestsAreAnsweredWhileAListRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.cluster.Put(configmaps, doc(configmaps, "default", "c", "1"))
-		release := r.cluster.Hold(1, configmaps)
-		r.start()
-		r.backend.link.down <- synchronizer.Message{Event: synchronizer.EventGet, Kind: configmaps, Namespace: "default", Name: "c", MsgID: "m", Depth: 2}
-		synctest.Wait()
-		require.Equal(t, []string{"PutObject /v1/configmaps default/c"}, r.backend.heard())
-		release()
 		synctest.Wait()
 		require.NoError(t, r.agree(configmaps))
 		r.stop()
@@ -375,7 +332,7 @@ func TestOnlyTwoFirstLists(t *testing.T) {
 		r.cluster.Serve(widgets)
 		var releases []func()
 		for _, kind := range []synchronizer.Kind{configmaps, deployments, widgets} {
-			releases = append(releases, r.cluster.Hold(1, kind))
+			releases = append(releases, r.cluster.Hold(kubefake.VerbList, kind))
 		}
 		r.start()
 		lists := func() int {
@@ -388,40 +345,6 @@ func TestOnlyTwoFirstLists(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 3, lists())
 		r.stop()
-	})
-}
-
-func TestStopSendsWhatWasAccepted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.start()
-		resume := r.backend.pause()
-		for i := range 40 {
-			r.cluster.Put(configmaps, doc(configmaps, "default", fmt.Sprint("c", i), "1"))
-		}
-		synctest.Wait()
-		known := r.agent.streams[configmaps].machine
-		r.cancel()
-		synctest.Wait()
-		resume()
-		require.NoError(t, <-r.done)
-		require.Len(t, slices.DeleteFunc(r.backend.heard(), func(s string) bool { return s[0] != 'V' }), len(known.objects))
-		require.Equal(t, 1001, r.backend.link.closed)
-	})
-}
-
-func TestStopDoesNotWaitForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.start()
-		r.backend.pause()
-		for i := range 40 {
-			r.cluster.Put(configmaps, doc(configmaps, "default", fmt.Sprint("c", i), "1"))
-		}
-		synctest.Wait()
-		started := time.Now()
-		r.stop()
-		require.Equal(t, flushTime, time.Since(started))
 	})
 }
 

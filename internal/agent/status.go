@@ -70,10 +70,14 @@ func (s *stream) publish() {
 		now.Error = m.lastErr.Error()
 	}
 	s.status.mu.Lock()
-	changed := s.status.seen.State != now.State || s.status.seen.Error != now.Error
+	before := s.status.seen.Error
 	s.status.seen = now
 	s.status.mu.Unlock()
-	if changed && now.Error != "" {
+	switch {
+	case now.Error == before:
+	case now.Error == "":
+		s.agent.options.Logger.Info("kind is synchronized again", "kind", s.kind.String())
+	default:
 		s.agent.options.Logger.Warn("kind is not synchronized for now", "kind", s.kind.String(), "state", string(now.State), "error", now.Error)
 	}
 }
