@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -23,6 +24,7 @@ const (
 	// keep records for ever. If it comes back it starts with what is there.
 	forgetGroupAfter = 7 * 24 * time.Hour
 	lostPause        = 250 * time.Millisecond
+	ackTimeout       = 15 * time.Second
 )
 
 // consumer is the one member of a group on a stream with one partition. All
@@ -34,6 +36,9 @@ type consumer struct {
 	highest  uint64 // of what was returned
 	ackReply string // acknowledges up to highest
 	close    func()
+	// epoch counts the deliveries begun anew. An acknowledgement of an earlier one
+	// carries numbers that would confuse the broker, so it is not sent.
+	epoch atomic.Uint64
 }
 
 // Consume implements synchronizer.Queue. The group has one member: a second call
@@ -122,6 +127,8 @@ func (c *consumer) attach(ctx context.Context) error {
 			return fmt.Errorf("resetting consumer: %w", err)
 		}
 	}
+	c.epoch.Add(1)
+	c.highest, c.ackReply = 0, ""
 	c.pull.aim(stream, name)
 	return nil
 }
@@ -165,30 +172,40 @@ func (c *consumer) batch(msgs []*natsgo.Msg) (synchronizer.Batch, error) {
 		if err != nil {
 			return synchronizer.Batch{}, err
 		}
-		if number > c.highest {
+		if number >= c.highest { // again: the newer delivery counts
 			c.highest, c.ackReply = number, m.Reply
 		}
 		records[i] = record(m)
 	}
-	reply := c.ackReply
+	reply, epoch := c.ackReply, c.epoch.Load()
 	return synchronizer.Batch{Records: records, Ack: func(ctx context.Context) error {
-		ctx, done := c.q.join(ctx)
-		defer done()
-		// Asked with a reply, so that the broker has it when Ack returns.
-		if _, err := c.q.read.RequestWithContext(ctx, reply, []byte("+ACK")); err != nil {
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			return fmt.Errorf("acknowledging: %w", err)
+		if c.q.ctx.Err() == nil && c.epoch.Load() != epoch {
+			return errors.New("acknowledging: delivery has begun anew, the records come again")
 		}
-		c.q.trimmer.poke()
-		return nil
+		return c.q.acknowledge(ctx, reply)
 	}}, nil
 }
 
-// Close implements synchronizer.Consumer. Batches that were returned can still
-// be acknowledged.
+// acknowledge asks for a reply, so that the broker has it when it returns.
+func (q *Queue) acknowledge(ctx context.Context, reply string) error {
+	ctx, done := q.join(ctx)
+	defer done()
+	limited, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	if _, err := q.read.RequestWithContext(limited, reply, []byte("+ACK")); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("acknowledging: %w", err)
+	}
+	q.trimmer.poke()
+	return nil
+}
+
+// Close implements synchronizer.Consumer. Batches that were returned cannot be
+// acknowledged any more: they belong to the next member.
 func (c *consumer) Close() error {
+	c.epoch.Add(1)
 	c.close()
 	return nil
 }

@@ -40,5 +40,7 @@
 //
 // A consumer sees a record again if it was not acknowledged: at once after the
 // queue was opened again, and after AckWait while it goes on calling Next. The
-// repeated records come in the order of the stream.
+// repeated records come in the order of the stream. A batch can be acknowledged as
+// long as its consumer is open and was not lost in between; else Ack says so, and
+// the records come again.
 package nats

@@ -56,6 +56,9 @@ const (
 
 // OpenEmbedded starts the broker and returns the queue on it. The broker ends
 // with Close of the queue. ctx bounds the start only.
+//
+// Errors name the directory: another process uses it, it cannot be written, or
+// it holds files of a stream that the broker cannot read.
 func OpenEmbedded(ctx context.Context, config EmbeddedConfig) (*Queue, error) {
 	config = config.withDefaults()
 	if config.MaxBytes < 16*int64(config.MaxPayload) {

@@ -159,6 +159,38 @@ func TestLostConsumer(t *testing.T) {
 	}
 }
 
+// TestAckOfAnEarlierDelivery: it is refused at once, and spoils nothing for the
+// deliveries that follow.
+func TestAckOfAnEarlierDelivery(t *testing.T) {
+	q := open(t, EmbeddedConfig{Dir: t.TempDir()})
+	defer shut(t, q)
+	require.NoError(t, q.Publish(t.Context(), synchronizer.Out, numbers("a/c", 0, 100, 8)))
+	next := func(c synchronizer.Consumer, from int) synchronizer.Batch {
+		batch, err := c.Next(t.Context(), 10, 1<<20)
+		require.NoError(t, err)
+		require.Equal(t, from, numberOf(&batch.Records[0]))
+		return batch
+	}
+	join := func() synchronizer.Consumer {
+		c, err := q.Consume(t.Context(), "g")
+		require.NoError(t, err)
+		return c
+	}
+	first := join()
+	held := next(first, 0)
+	held = next(first, len(held.Records))
+	require.NoError(t, first.Close())
+
+	second := join()
+	begun := next(second, 0)
+	require.ErrorContains(t, held.Ack(t.Context()), "begun anew")
+	require.NoError(t, begun.Ack(t.Context()))
+	rest := next(second, len(begun.Records))
+	require.NoError(t, rest.Ack(t.Context()))
+	require.NoError(t, second.Close())
+	next(join(), len(begun.Records)+len(rest.Records))
+}
+
 func TestDirectory(t *testing.T) {
 	t.Run("in use", func(t *testing.T) {
 		dir := t.TempDir()
