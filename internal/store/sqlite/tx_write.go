@@ -5,6 +5,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"synchronizer"
@@ -20,6 +21,8 @@ var (
 
 const updateObject = `UPDATE objects SET uid = ?, rv = ?, checksum = ?, offered = ?, gen = ?, seq = ?, updated_at = ?,
 	deleted_at = ?, state = ?, labels = ?, body = ? WHERE id = ?`
+
+const touchObject = "UPDATE objects SET gen = ?, seq = ?, offered = ? WHERE id = ?"
 
 // Operations in the change feed.
 const (
@@ -51,6 +54,9 @@ func (t *tx) Write(ctx context.Context, rows []synchronizer.Row) error {
 	if err != nil {
 		return err
 	}
+	if changes, err = t.touchObjects(ctx, changes); err != nil {
+		return err
+	}
 	// In key order, neighbours of the index are written together.
 	slices.SortFunc(changes, func(a, b change) int {
 		return cmp.Or(cmp.Compare(a.key.kind, b.key.kind), cmp.Compare(a.key.ns, b.key.ns), cmp.Compare(a.key.name, b.key.name))
@@ -78,7 +84,7 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 		if _, ok := t.known[changes[i].key]; !ok {
 			unknown = append(unknown, row.Key)
 		}
-		if !row.Deleted() {
+		if !row.Deleted() && !row.Touched {
 			changes[i].labels = labelsOf(row.Body)
 		}
 	}
@@ -92,6 +98,31 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 		changes[i].id = changes[i].before.id
 	}
 	return changes, nil
+}
+
+// touchObjects moves rows that were only confirmed on in the order, and returns
+// the others.
+func (t *tx) touchObjects(ctx context.Context, changes []change) ([]change, error) {
+	background := context.WithoutCancel(ctx) // watching ctx costs a goroutine per statement
+	written := changes[:0]
+	for i := range changes {
+		c := changes[i]
+		if !c.row.Touched {
+			written = append(written, c)
+			continue
+		}
+		if c.id == 0 {
+			return nil, fmt.Errorf("%w: %s is confirmed and not stored", synchronizer.ErrInvalid, c.row.Key)
+		}
+		if i%64 == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		order := c.row.Order
+		if err := t.writer.exec(background, "confirming a row", touchObject, order.Generation, int64(order.Seq), c.row.Offered, c.id); err != nil {
+			return nil, err
+		}
+	}
+	return written, nil
 }
 
 func (t *tx) writeObjects(ctx context.Context, changes []change) error {

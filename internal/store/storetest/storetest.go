@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"ExactBytes", exactBytes},
 		{"RowFields", rowFields},
 		{"Tombstones", tombstones},
+		{"Touched", touched},
 		{"BodiesOnlyWhereAsked", bodiesOnlyWhereAsked},
 		{"OwnWrites", ownWrites},
 		{"LargeBatch", largeBatch},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -387,4 +388,33 @@ func reopen(t *testing.T, b Backend) {
 	write(t, ctx, b, live(key(prod, pods, "a", "2"), 3, nil), live(key(prod, pods, "a", "3"), 3, nil))
 	require.Equal(t, []string{"1", "2", "3"}, names(t, ctx, b, synchronizer.ObjectQuery{}))
 	require.Equal(t, []string{"1"}, names(t, ctx, b, synchronizer.ObjectQuery{Labels: []synchronizer.LabelRequirement{in("app", "x")}}))
+}
+
+// touched: a row that was only confirmed keeps its body, its labels and its
+// time, and nobody who follows the feed hears of it.
+func touched(t *testing.T, b Backend) {
+	ctx := t.Context()
+	row := live(key(prod, pods, "default", "web"), 1, map[string]string{"app": "web"})
+	write(t, ctx, b, row)
+	before, err := b.Clusters(ctx, prod)
+	require.NoError(t, err)
+
+	confirmed := row
+	confirmed.Order.Seq, confirmed.Offered, confirmed.Body, confirmed.Touched = 7, "offered", nil, true
+	confirmed.UpdatedAt = noon.Add(time.Hour)
+	write(t, ctx, b, confirmed, live(key(prod, pods, "default", "other"), 8, nil))
+
+	row.Order.Seq, row.Offered = 7, "offered"
+	got, err := b.Object(ctx, row.Key)
+	require.NoError(t, err)
+	require.Equal(t, row, *got)
+	require.Equal(t, []string{"web"}, names(t, ctx, b, synchronizer.ObjectQuery{Labels: []synchronizer.LabelRequirement{in("app", "web")}}))
+	after, err := b.Clusters(ctx, prod)
+	require.NoError(t, err)
+	require.Equal(t, before[0].Kinds[0].Objects+1, after[0].Kinds[0].Objects)
+
+	unknown := confirmed
+	unknown.Key.Name = "unknown"
+	err = b.Update(ctx, func(tx synchronizer.Tx) error { return put(ctx, tx, []synchronizer.Row{unknown}) })
+	require.ErrorIs(t, err, synchronizer.ErrInvalid, "what is not there cannot be confirmed")
 }
