@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -107,6 +108,32 @@ func (f *feeder) finish(ctx context.Context, last feedItem) {
 	case f.items <- last:
 	case <-ctx.Done():
 	}
+}
+
+// readTimeout ends a GET that hangs, so that it does not keep its place from the
+// reads of other kinds.
+const readTimeout = 30 * time.Second
+
+// read runs a GET. All kinds share a number of them.
+func (s *stream) read(r *read) {
+	s.metrics.reads.Inc()
+	s.running.Go(func() {
+		a := answer{read: r}
+		if a.err = s.agent.reads.Acquire(s.ctx, 1); a.err == nil {
+			var o synchronizer.Object
+			ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
+			defer cancel()
+			if o, a.err = s.agent.options.Cluster.Get(ctx, s.kind, r.key.namespace.Value(), r.key.name); a.err == nil {
+				a.item = s.prepare(o, new([]byte))
+				a.item.key = r.key
+			}
+			s.agent.reads.Release(1)
+		}
+		select {
+		case s.answers <- a:
+		case <-s.ctx.Done():
+		}
+	})
 }
 
 // prepare applies filter and policy. The result holds nothing of the object's

@@ -22,6 +22,7 @@ import (
 //	A a:1, M a:2, D a, F a          events (F: modified, and outside the rules)
 //	get a                           the backend asks
 //	got a:1 / got a / got! a        a GET gives a state, nothing, or an error
+//	unsent a, unanswered a, late a  what became of messages
 //	gone, ended, broken, 403, 404   how the watch ends
 func script(m *machine, now *time.Time, words string) string {
 	var said []string
@@ -105,6 +106,12 @@ func script(m *machine, now *time.Time, words string) string {
 			default:
 				m.readDone(*now, r, parse(arg), nil)
 			}
+		case "unsent":
+			m.unsent(keyOf("", next()))
+		case "unanswered":
+			m.unanswered(keyOf("", next()))
+		case "late":
+			m.sentAgain(*now, keyOf("", next()))
 		case "gone":
 			m.watchEnded(*now, synchronizer.ErrGone)
 		case "ended":
@@ -179,6 +186,12 @@ func TestMachine(t *testing.T) {
 		{"reads fail again and again", synced + " +200s down M a:1.y", "up got! a +500ms got! a +1s got! a +2s", "read a, read a, read a, stop, list"},
 		{"link breaks while reading", synced + " +200s down M a:1.y up", "down got a:1.y up got a:1.y", "read a, verify a"},
 		{"many dirty keys", "up list " + many(0, 300) + "end +200s down M o0:u", "up got o0:u", ""},
+
+		{"sent just before, by a slow link", synced + " +200s late a D b +50s late b +99s", "down up got a:1.x", "delete b"},
+		{"sent just before, by a slow link, still there", synced + " +200s late a +99s", "down up got a:1.x", "read a, verify a"},
+		{"not sent", synced + " +200s M a:1.y D b unsent a unsent b +200s", "down up got a:1.y", "delete b, read a, verify a"},
+		{"a request was lost", synced + " +200s unanswered a unanswered c", "down up got a:1.x", "read a, verify a"},
+		{"seen while the link was down, too many", "up list! end down +1s", "up list " + many(0, 3) + "end", "list, verify o0, verify o1, verify o2, watch L"},
 
 		{"asked", synced, "get a got a:1.y M a:1.y", "read a, put a"},
 		{"asked, and changed meanwhile", synced, "get a M a:1.y got a:1.x got a:1.y", "read a, put a, read a, put a"},

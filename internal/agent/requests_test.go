@@ -3,8 +3,10 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +58,33 @@ func TestRequestsAreAnsweredWhileAListRuns(t *testing.T) {
 		release()
 		synctest.Wait()
 		require.NoError(t, r.agree(configmaps))
+		r.stop()
+	})
+}
+
+func TestReadsThatHangKeepNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		for i := range 2 * clusterReads {
+			r.cluster.Put(configmaps, doc(configmaps, "default", fmt.Sprint("c", i), "1"))
+		}
+		r.cluster.Put(deployments, doc(deployments, "default", "web", "1"))
+		r.start()
+		release := r.cluster.Hold(kubefake.VerbGet, configmaps)
+		for i := range 2 * clusterReads {
+			r.backend.ask(configmaps, "default", fmt.Sprint("c", i))
+		}
+		synctest.Wait()
+		require.Equal(t, clusterReads, r.cluster.Held(kubefake.VerbGet, configmaps))
+		r.backend.heard()
+		r.backend.ask(deployments, "default", "web")
+		r.settle(readTimeout)
+		require.Equal(t, []string{"PutObject apps/v1/deployments default/web"}, r.backend.heard())
+		require.Equal(t, maxReads, r.kind(configmaps).Dirty)
+		release()
+		r.settle(time.Minute)
+		require.Zero(t, r.kind(configmaps).Dirty)
+		require.NoError(t, r.agree(configmaps, deployments))
 		r.stop()
 	})
 }

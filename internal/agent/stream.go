@@ -373,23 +373,3 @@ func (s *stream) stopFeeder() {
 		s.feed = nil
 	}
 }
-
-// read runs a GET. All kinds share a number of them.
-func (s *stream) read(r *read) {
-	s.metrics.reads.Inc()
-	s.running.Go(func() {
-		a := answer{read: r}
-		if a.err = s.agent.reads.Acquire(s.ctx, 1); a.err == nil {
-			var o synchronizer.Object
-			if o, a.err = s.agent.options.Cluster.Get(s.ctx, s.kind, r.key.namespace.Value(), r.key.name); a.err == nil {
-				a.item = s.prepare(o, new([]byte))
-				a.item.key = r.key
-			}
-			s.agent.reads.Release(1)
-		}
-		select {
-		case s.answers <- a:
-		case <-s.ctx.Done():
-		}
-	})
-}
