@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures the system as people run it: a backend and a client,
+// each a process of its own, on this machine, between an API server and the
+// database. It is a command and nothing else imports it.
+//
+// Three benchmarks: FirstSync (all objects of a cluster into an empty backend),
+// Latency (from a change to its committed row) and Up (start and idle memory of
+// the process that holds everything). Each gives a Report: the machine, the
+// data, and figures with their goals.
+//
+// The API server is a stub that replays LIST pages from memory, so that the two
+// cores are the system's, or a real one in which the benchmark makes its objects
+// and removes them. The clock is that of the bench's process. What a process
+// costs is what Linux says of it in /proc; which part of it costs is read from CPU
+// profiles (Stages).
+package bench

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"synchronizer"
+	"synchronizer/internal/kube"
+	"synchronizer/internal/kube/recorded"
+	"synchronizer/internal/rawjson"
+)
+
+// real is a real API server with Deployments in a namespace of the benchmark's
+// own, which closing removes. They have no replicas, so that a cluster with
+// controllers makes no pods of them.
+type real struct {
+	file      string
+	config    *rest.Config
+	http      *http.Client
+	namespace string
+	names     []string
+	about     Data
+
+	mu   sync.Mutex
+	sent map[version]time.Time
+}
+
+const (
+	// writers is how many requests that write run at a time.
+	writers = 16
+	// cleanupTimeout bounds removing the objects, also after Ctrl-C.
+	cleanupTimeout = 2 * time.Minute
+)
+
+func openReal(ctx context.Context, o SourceOptions, bar *Progress) (_ *real, err error) {
+	r := &real{
+		namespace: "bench-" + strings.ToLower(rand.Text()[:8]),
+		sent:      map[version]time.Time{},
+	}
+	if r.file, err = filepath.Abs(o.Kubeconfig); err != nil {
+		return nil, fmt.Errorf("resolving kubeconfig: %w", err)
+	}
+	if r.config, _, err = kube.LoadConfig(kube.LoadOptions{Flag: r.file}); err != nil {
+		return nil, err
+	}
+	if r.http, err = rest.HTTPClientFor(r.config); err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	namespace := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, r.namespace)
+	if _, err := r.do(ctx, http.MethodPost, "/api/v1/namespaces", "application/json", []byte(namespace)); err != nil {
+		return nil, fmt.Errorf("making the benchmark's namespace (the user of the kubeconfig must be allowed to): %w", err)
+	}
+	if err := r.create(ctx, o, bar); err != nil {
+		return nil, err
+	}
+	bodies, err := r.bodies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.about, err = describe("real API server on the same machine or at "+r.config.Host, bodies)
+	return r, err
+}
+
+// What a manifest is changed in: its namespace and its replicas.
+var (
+	manifestNamespace = regexp.MustCompile(`"namespace":"team-\d+"`)
+	manifestReplicas  = regexp.MustCompile(`"replicas":\d+`)
+)
+
+func (r *real) create(ctx context.Context, o SourceOptions, bar *Progress) error {
+	bar.Start("creating", o.Objects)
+	defer bar.Stop()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for item := range recorded.Generate(recorded.Deployments, o.Seed, o.Objects) {
+		if ctx.Err() != nil {
+			break
+		}
+		r.names = append(r.names, item.Name)
+		manifest := manifestNamespace.ReplaceAll(item.Manifest, []byte(`"namespace":"`+r.namespace+`"`))
+		manifest = manifestReplicas.ReplaceAll(manifest, []byte(`"replicas":0`))
+		g.Go(func() error {
+			_, err := r.do(ctx, http.MethodPost, r.path(""), "application/json", manifest)
+			bar.Add(1)
+			if err != nil {
+				return fmt.Errorf("creating Deployments: %w", err)
+			}
+			return nil
+		})
+	}
+	return errors.Join(g.Wait(), ctx.Err())
+}
+
+// bodies reads the objects back as the API server gives them.
+func (r *real) bodies(ctx context.Context) (bodies [][]byte, err error) {
+	cluster, err := kube.New(kube.Options{Config: r.config})
+	if err != nil {
+		return nil, err
+	}
+	defer cluster.Close()
+	_, err = cluster.List(ctx, recorded.Deployments, func(o synchronizer.Object) error {
+		if o.Namespace == r.namespace {
+			bodies = append(bodies, bytes.Clone(o.Body))
+		}
+		return nil
+	})
+	return bodies, err
+}
+
+func (r *real) kubeconfig() string   { return r.file }
+func (r *real) namespaces() []string { return []string{r.namespace} }
+func (r *real) data() Data           { return r.about }
+
+func (r *real) path(name string) string {
+	path := "/apis/apps/v1/namespaces/" + r.namespace + "/deployments"
+	if name != "" {
+		path += "/" + name
+	}
+	return path
+}
+
+// change patches an annotation of one object after the other. A change counts
+// from the API server's answer, so the time of the API server is not measured.
+func (r *real) change(ctx context.Context, n int, rate float64) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	start := time.Now()
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+		if err := wait(ctx, time.Until(due)); err != nil {
+			break
+		}
+		name := r.names[i%len(r.names)]
+		g.Go(func() error {
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"benchmark.synchronizer/change":"%d"}}}`, i)
+			answer, err := r.do(ctx, http.MethodPatch, r.path(name), "application/merge-patch+json", []byte(patch))
+			at := time.Now()
+			if err != nil {
+				return fmt.Errorf("changing Deployments: %w", err)
+			}
+			meta, err := rawjson.Metadata(answer)
+			if err != nil {
+				return fmt.Errorf("changing Deployments: reading the answer: %w", err)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.sent[version{r.namespace, name, meta.ResourceVersion}] = at
+			return nil
+		})
+	}
+	return errors.Join(g.Wait(), ctx.Err())
+}
+
+func (r *real) changed(v version) (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.sent[v]
+	return at, ok
+}
+
+// close removes the objects and the namespace, even after ctx has ended.
+func (r *real) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	defer r.http.CloseIdleConnections()
+	_, err := r.do(ctx, http.MethodDelete, r.path(""), "", nil)
+	if _, err2 := r.do(ctx, http.MethodDelete, "/api/v1/namespaces/"+r.namespace, "", nil); err == nil {
+		err = err2
+	}
+	var status *statusError
+	if errors.As(err, &status) && status.code == http.StatusNotFound {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing the benchmark's namespace (remove it with `kubectl delete namespace %s`): %w", r.namespace, err)
+	}
+	return nil
+}
+
+// statusError is an answer of the API server that is no success.
+type statusError struct {
+	code    int
+	message string
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.code, e.message) }
+
+const maxAnswer = 64 << 20
+
+func (r *real) do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+	base := strings.TrimSuffix(r.config.Host, "/")
+	if !strings.Contains(base, "://") {
+		base = "https://" + base
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := r.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		var status struct{ Message string }
+		if json.Unmarshal(answer, &status) != nil || status.Message == "" {
+			status.Message = resp.Status
+		}
+		return nil, &statusError{resp.StatusCode, status.Message}
+	}
+	return answer, nil
+}

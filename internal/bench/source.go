@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"synchronizer/internal/kube/recorded"
+)
+
+// source is the API server of a benchmark with its objects, all Deployments.
+type source interface {
+	// kubeconfig is the path of a kubeconfig for it.
+	kubeconfig() string
+	// namespaces are those with the objects; empty means all.
+	namespaces() []string
+	data() Data
+	// change changes n objects at a rate per second, each another one as long as
+	// there are enough, and returns when all were changed.
+	change(ctx context.Context, n int, rate float64) error
+	// changed tells when the object got the version.
+	changed(v version) (time.Time, bool)
+	close() error
+}
+
+// version is one state of one object.
+type version struct{ namespace, name, resourceVersion string }
+
+// Data describes the objects of a benchmark.
+type Data struct {
+	// Source says where they come from, in words.
+	Source    string  `json:"source"`
+	Objects   int     `json:"objects"`
+	MeanBytes float64 `json:"meanBytes"` // of the JSON of one object
+	// ZstdRatio is bytes before to bytes after plain zstd level 3 over all of them
+	// in one stream: what compression owes to the data.
+	ZstdRatio float64 `json:"zstdRatio"`
+}
+
+// describe measures the bodies.
+func describe(source string, bodies [][]byte) (Data, error) {
+	d := Data{Source: source, Objects: len(bodies)}
+	if len(bodies) == 0 {
+		return d, nil
+	}
+	var packed counter
+	w, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(3)))
+	if err != nil {
+		return d, fmt.Errorf("compressing the data: %w", err)
+	}
+	total := 0
+	for _, body := range bodies {
+		total += len(body)
+		if _, err := w.Write(body); err != nil {
+			return d, fmt.Errorf("compressing the data: %w", err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return d, fmt.Errorf("compressing the data: %w", err)
+	}
+	d.MeanBytes = float64(total) / float64(len(bodies))
+	d.ZstdRatio = float64(total) / float64(packed)
+	return d, nil
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// SourceOptions choose the API server.
+type SourceOptions struct {
+	Objects int
+	Seed    uint64
+	// Kubeconfig names a real API server.
+	Kubeconfig string
+	// Recording is a folder that Record has written; the stub replays it.
+	Recording string
+}
+
+// open makes the source. All of its objects exist when it returns.
+func (o SourceOptions) open(ctx context.Context, bar *Progress) (source, error) {
+	if o.Kubeconfig != "" {
+		return openReal(ctx, o, bar)
+	}
+	return openStub(o)
+}
+
+// stub is an API server that answers from memory.
+type stub struct {
+	server *recorded.Server
+	file   string
+	about  Data
+}
+
+func openStub(o SourceOptions) (*stub, error) {
+	var set *recorded.Set
+	words := fmt.Sprintf("stub API server; objects generated in an API server's form, seed %d", o.Seed)
+	if o.Recording != "" {
+		var err error
+		if set, err = recorded.Load(o.Recording); err != nil {
+			return nil, fmt.Errorf("%w (`synchronizer bench record` makes a recording)", err)
+		}
+		if set.Kind != recorded.Deployments {
+			return nil, fmt.Errorf("the recording %s holds %v; the benchmarks need Deployments", o.Recording, set.Kind)
+		}
+		words = "stub API server; replays what a real one has answered"
+	} else {
+		set = recorded.GenerateSet(recorded.Deployments, o.Seed, o.Objects)
+	}
+	about, err := describe(words, set.Items)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "synchronizer-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	s := &stub{about: about, file: filepath.Join(dir, "kubeconfig")}
+	if s.server, err = recorded.NewServer(set); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: stub, cluster: {server: %q}}]
+users: [{name: stub, user: {}}]
+contexts: [{name: stub, context: {cluster: stub, user: stub}}]
+current-context: stub
+`, s.server.URL)
+	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+		_ = s.close()
+		return nil, fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	return s, nil
+}
+
+func (s *stub) kubeconfig() string   { return s.file }
+func (s *stub) namespaces() []string { return []string{} }
+func (s *stub) data() Data           { return s.about }
+
+func (s *stub) change(ctx context.Context, n int, rate float64) error {
+	return s.server.Play(ctx, recorded.Deployments, n, rate)
+}
+
+func (s *stub) changed(v version) (time.Time, bool) {
+	return s.server.Sent(recorded.Deployments, v.namespace, v.name, v.resourceVersion)
+}
+
+func (s *stub) close() error {
+	s.server.Close()
+	return os.RemoveAll(filepath.Dir(s.file))
+}
