@@ -18,9 +18,10 @@ type connection struct {
 	since  time.Time
 	ctx    context.Context // ends with the connection
 
-	seq  uint64 // last given; owned by the goroutine in receive
-	up   *pump[synchronizer.Record]
-	down *pump[synchronizer.Message]
+	seq      uint64                // last given; owned by the goroutine in receive
+	rejected []synchronizer.Record // refused by up; owned by it too
+	up       *pump[synchronizer.Record]
+	down     *pump[synchronizer.Message]
 }
 
 func (c *connection) id() synchronizer.ClusterID { return c.hello.ClusterID }
@@ -31,39 +32,40 @@ func (c *connection) describe() synchronizer.ConnectedClient {
 }
 
 // serve runs the connection until the client leaves or the server stops, and
-// flushes what was accepted.
+// flushes what was accepted. Nothing of it runs any more when it returns.
 func (s *Server) serve(c *connection) {
-	cancelled := make(chan struct{})
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	c.ctx = ctx
+	closed := make(chan struct{})
 	stop := context.AfterFunc(s.draining, func() {
-		defer close(cancelled)
+		defer close(closed)
 		_ = c.link.Close(statusGoingAway, "server is shutting down")
 	})
+	log := s.options.Logger.With("account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source)
 
 	if n := s.registry.add(c, c.since); n > maxReplacements {
-		s.options.Logger.Warn("clients replace each other: two of them claim to be the same cluster",
-			"account", c.id().Account, "cluster", c.id().Cluster, "replacements", n, "within", replaceWindow)
+		log.Warn("clients replace each other: two of them claim to be the same cluster", "replacements", n, "within", replaceWindow)
 	}
-	s.options.Logger.Info("client connected", "account", c.id().Account, "cluster", c.id().Cluster,
-		"connection", c.source, "version", c.hello.SynchronizerVersion)
-	s.announce(ctx, c)
-
-	err := c.receive(ctx)
+	log.Info("client connected", "version", c.hello.SynchronizerVersion)
+	err := s.announce(ctx, c)
+	if err == nil {
+		err = c.receive(ctx)
+	}
 
 	if s.registry.remove(c) {
-		s.metrics.disconnections.WithLabelValues(c.id().Account, c.id().Cluster).Inc()
+		s.metrics.disconnected(c.id())
 	}
-	flush, end := context.WithTimeout(ctx, flushTimeout)
-	if e := c.up.flush(flush); e != nil {
-		s.options.Logger.Warn("publishing what the client sent last", "account", c.id().Account, "cluster", c.id().Cluster, "error", e)
-	}
+	flush, end := context.WithTimeout(ctx, s.flushTimeout)
+	refused := c.up.flush(flush)
 	end()
 	if !stop() {
-		<-cancelled
+		<-closed
 	}
 	_ = c.link.Close(statusGoingAway, "")
-	s.options.Logger.Info("client disconnected", "account", c.id().Account, "cluster", c.id().Cluster,
-		"connection", c.source, "reason", err)
+	cancel() // of what is being published after all
+	failed, waiting := c.up.end()
+	c.countLost(failed, waiting, refused)
+	c.dropUnsent(c.down.end())
+	log.Info("client disconnected", "reason", err)
 }

@@ -51,8 +51,12 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 		s.options.Drop(queue.Reason(err), fmt.Sprintf("record for %s: %v", r.Key, err))
 		return
 	}
-	if !m.Event.AboutObject() {
-		s.options.Drop(synchronizer.DropUnknownEvent, fmt.Sprintf("record %q for %s", r.Property("event"), r.Key))
+	switch {
+	case m.Event == synchronizer.EventUnknown:
+		s.options.Drop(synchronizer.DropUnknownEvent, fmt.Sprintf("record %q for %s", r.Property(queue.PropertyEvent), r.Key))
+		return
+	case !m.Event.AboutObject():
+		s.options.Drop(synchronizer.DropUnsupported, fmt.Sprintf("record %s for %s", m.Event, r.Key))
 		return
 	}
 	c := s.registry.find(m.ClusterID)
@@ -71,16 +75,25 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 	case !ok:
 		s.options.Drop(synchronizer.DropBacklog, m.Event.String()+" "+m.Key().String())
 	default:
-		s.metrics.downward.WithLabelValues("delivered").Inc()
+		s.metrics.downward.WithLabelValues("accepted").Inc()
 	}
 }
 
-// send is the run function of the downward pump.
+// send is the run function of the downward pump. A message that the link cannot
+// carry was counted by it and ends nothing.
 func (c *connection) send(batch []synchronizer.Message) error {
 	err := c.link.Send(c.ctx, batch...)
-	if errors.Is(err, synchronizer.ErrTooLarge) {
-		c.server.options.Drop(synchronizer.DropTooLarge, fmt.Sprintf("to %s: %v", c.id(), err))
-		return nil
+	if errors.Is(err, synchronizer.ErrClosed) || errors.Is(err, synchronizer.ErrDisconnected) {
+		return err
 	}
-	return err
+	return nil
+}
+
+// dropUnsent counts what was accepted for the client and may not have reached it.
+func (c *connection) dropUnsent(failed, waiting []synchronizer.Message) {
+	for _, list := range [][]synchronizer.Message{failed, waiting} {
+		for i := range list {
+			c.server.options.Drop(synchronizer.DropDisconnected, list[i].Event.String()+" "+list[i].Key().String())
+		}
+	}
 }

@@ -3,9 +3,12 @@
 package relay
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"synchronizer"
+	"synchronizer/internal/queue"
 )
 
 // metrics has the names of the field (no unit suffixes, no _total) for what the
@@ -16,6 +19,37 @@ type metrics struct {
 	producedBytes  *prometheus.CounterVec
 	downward       *prometheus.CounterVec
 	refused        prometheus.Counter
+
+	clusters, kinds names
+}
+
+// Clients choose clusters and kinds, so what becomes a label is bounded.
+const (
+	mostClusters = 1000
+	mostKinds    = 200
+	otherName    = "other"
+)
+
+// names are the label values that were given out.
+type names struct {
+	most int
+
+	mu    sync.Mutex
+	known map[any]struct{}
+}
+
+// admit reports whether there is room for a series of this name.
+func (n *names) admit(name any) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.known[name]; ok {
+		return true
+	}
+	if len(n.known) >= n.most {
+		return false
+	}
+	n.known[name] = struct{}{}
+	return true
 }
 
 func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
@@ -35,12 +69,14 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 		}, labels),
 		downward: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "synchronizer_relay_downward_records_total",
-			Help: "Records of the backend by whether their client is connected to this server",
+			Help: "Records of the backend that were accepted for a client, and those whose client is not connected to this server",
 		}, []string{"result"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "synchronizer_relay_refused_connections_total",
 			Help: "Connections that were refused; the log says why",
 		}),
+		clusters: names{most: mostClusters, known: map[any]struct{}{}},
+		kinds:    names{most: mostKinds, known: map[any]struct{}{}},
 	}
 	reg.MustRegister(m.disconnections, m.produced, m.producedBytes, m.downward, m.refused,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -50,11 +86,32 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 	return m
 }
 
+// cluster is how a cluster is called in labels.
+func (m *metrics) cluster(id synchronizer.ClusterID) (account, cluster string) {
+	if !m.clusters.admit(id) {
+		return otherName, otherName
+	}
+	return id.Account, id.Cluster
+}
+
+// kind is how a resource is called in labels.
+func (m *metrics) kind(resource string) string {
+	if !m.kinds.admit(resource) {
+		return otherName
+	}
+	return resource
+}
+
+func (m *metrics) disconnected(id synchronizer.ClusterID) {
+	m.disconnections.WithLabelValues(m.cluster(id)).Inc()
+}
+
 // countProduced counts records of one publish by the labels of the field.
 func (m *metrics) countProduced(backend, status string, records []synchronizer.Record) {
 	for i := range records {
 		r := &records[i]
-		values := []string{backend, status, r.Property("event"), r.Property("resource"), r.Property("account"), r.Property("cluster")}
+		account, cluster := m.cluster(synchronizer.ClusterID{Account: r.Property(queue.PropertyAccount), Cluster: r.Property(queue.PropertyCluster)})
+		values := []string{backend, status, r.Property(queue.PropertyEvent), m.kind(r.Property(queue.PropertyResource)), account, cluster}
 		m.produced.WithLabelValues(values...).Inc()
 		if status == "success" {
 			m.producedBytes.WithLabelValues(values...).Add(float64(len(r.Payload)))

@@ -4,8 +4,12 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
+
+// errEnded is what an ended pump says if its operation did not fail before.
+var errEnded = errors.New("connection has ended")
 
 // pump is a bounded buffer in front of a batch operation. The operation runs in
 // a goroutine that exists only while there is something to do, so an idle
@@ -16,9 +20,10 @@ type pump[T any] struct {
 
 	mu      sync.Mutex
 	waiting []T
+	failed  []T // the batch on which run failed
 	bytes   int // of waiting and of the batch being worked on
 	running bool
-	err     error         // of run: the pump has ended
+	err     error         // of run, or errEnded: the pump takes nothing any more
 	changed chan struct{} // closed and replaced when room appears, or the end
 }
 
@@ -49,6 +54,26 @@ func (p *pump[T]) put(ctx context.Context, v T, size int) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// end refuses what comes from now on, waits for the batch that is being worked
+// on, and returns the batch on which run failed and what was never given to it.
+func (p *pump[T]) end() (failed, waiting []T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = errEnded
+		p.signal()
+	}
+	for p.running {
+		changed := p.changed
+		p.mu.Unlock()
+		<-changed
+		p.mu.Lock()
+	}
+	failed, waiting = p.failed, p.waiting
+	p.failed, p.waiting = nil, nil
+	return failed, waiting
 }
 
 // flush waits until everything was worked on.
@@ -104,7 +129,10 @@ func (p *pump[T]) work() {
 		p.mu.Lock()
 		p.bytes -= bytes
 		if err != nil {
-			p.err, p.waiting = err, nil
+			p.failed = batch
+			if p.err == nil {
+				p.err = err
+			}
 		}
 		p.signal()
 		p.mu.Unlock()

@@ -15,7 +15,6 @@ type registry struct {
 	mu       sync.Mutex
 	newest   map[synchronizer.ClusterID]*connection
 	replaced map[synchronizer.ClusterID][]time.Time
-	all      map[*connection]struct{}
 }
 
 // Replacements within replaceWindow above maxReplacements mean that two clients
@@ -23,13 +22,14 @@ type registry struct {
 const (
 	replaceWindow   = 5 * time.Minute
 	maxReplacements = 3
+	// mostRemembered bounds the replacements that are kept of one cluster.
+	mostRemembered = 100
 )
 
 func newRegistry() *registry {
 	return &registry{
 		newest:   map[synchronizer.ClusterID]*connection{},
 		replaced: map[synchronizer.ClusterID][]time.Time{},
-		all:      map[*connection]struct{}{},
 	}
 }
 
@@ -39,7 +39,6 @@ func (r *registry) add(c *connection, now time.Time) (replacements int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := c.id()
-	r.all[c] = struct{}{}
 	if r.newest[id] != nil {
 		recent := r.replaced[id][:0]
 		for _, t := range r.replaced[id] {
@@ -47,7 +46,8 @@ func (r *registry) add(c *connection, now time.Time) (replacements int) {
 				recent = append(recent, t)
 			}
 		}
-		r.replaced[id] = append(recent, now)
+		recent = append(recent, now)
+		r.replaced[id] = recent[max(0, len(recent)-mostRemembered):]
 	}
 	r.newest[id] = c
 	return len(r.replaced[id])
@@ -58,7 +58,6 @@ func (r *registry) add(c *connection, now time.Time) (replacements int) {
 func (r *registry) remove(c *connection) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.all, c)
 	id := c.id()
 	if r.newest[id] != c {
 		return false
@@ -80,15 +79,4 @@ func (r *registry) clusters() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.newest)
-}
-
-// connections copies the set of all.
-func (r *registry) connections() []*connection {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := make([]*connection, 0, len(r.all))
-	for c := range r.all {
-		list = append(list, c)
-	}
-	return list
 }

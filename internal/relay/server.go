@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,10 +62,15 @@ type Server struct {
 	encoder  queue.Encoder
 	registry *registry
 	metrics  *metrics
-	open     sync.WaitGroup // connections
 	draining context.Context
 	drain    context.CancelFunc
 	started  chan struct{} // closed when In is tailed: answers can be delivered
+
+	publishTimeout, flushTimeout time.Duration
+
+	mu      sync.Mutex
+	drained bool
+	open    sync.WaitGroup // connections; Add only under mu and not when drained
 }
 
 // New makes a server; Run must be called for it to serve.
@@ -77,6 +83,8 @@ func New(o Options) *Server {
 		encoder:  queue.Encoder{Encoding: o.Encoding, Producer: queue.Server, Now: o.Now},
 		registry: newRegistry(),
 		started:  make(chan struct{}),
+
+		publishTimeout: publishTimeout, flushTimeout: flushTimeout,
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.metrics = newMetrics(o.Registerer, s.registry.clusters)
@@ -85,20 +93,37 @@ func New(o Options) *Server {
 
 // Run tails In until ctx ends, then closes all links (1001) and waits for them.
 func (s *Server) Run(ctx context.Context) error {
-	defer s.drain()
+	defer s.close()
 	t, err := s.options.Queue.Tail(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return fmt.Errorf("subscribing to the queue: %w", err)
 	}
 	close(s.started)
 	err = s.tail(ctx, t)
-	_ = t.Close()
+	_ = t.Close() // there is nothing to save: a tail keeps no position
+	return err
+}
+
+// close ends all connections and waits for them.
+func (s *Server) close() {
+	s.mu.Lock()
+	s.drained = true
+	s.mu.Unlock()
 	s.drain()
 	s.open.Wait()
-	if ctx.Err() != nil {
-		return nil
+}
+
+// enter counts a connection that begins, unless the server has stopped.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.drained {
+		s.open.Add(1)
 	}
-	return err
+	return !s.drained
 }
 
 // Ready is nil once the server delivers in both directions.
@@ -127,23 +152,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, hello, err)
 		return
 	}
-	select {
-	case <-s.draining.Done():
+	if !s.enter() {
 		s.refuse(w, hello, errors.New("server is shutting down"))
 		return
-	default:
 	}
-	s.open.Add(1)
 	defer s.open.Done()
 	c := &connection{server: s, hello: hello, source: uuid.NewString(), since: s.options.Now()}
 	c.ctx = context.WithoutCancel(r.Context())
 	c.up = newPump(s.options.UpwardBytes, c.publish)
 	c.down = newPump(s.options.BacklogBytes, c.send)
 	// Before a frame of the connection is read, the backend knows its source: that
-	// gives it its generation, in the order of connections.
-	if err := s.introduce(r.Context(), c); err != nil {
-		s.refuse(w, hello, err)
-		return
+	// gives it its generation, in the order of connections. A request that is no
+	// upgrade becomes no connection; Accept refuses it.
+	if isUpgrade(r) {
+		if err := s.introduce(r.Context(), c); err != nil {
+			s.refuse(w, hello, err)
+			return
+		}
 	}
 	accept := s.options.Link
 	accept.Hello = hello
@@ -152,6 +177,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // Accept has answered
 	}
 	s.serve(c)
+}
+
+// isUpgrade is false only for requests that link.Accept refuses.
+func isUpgrade(r *http.Request) bool {
+	return strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Upgrade"), ",")), "websocket")
 }
 
 // refuse answers with the status that err asks for and logs the reason. What
@@ -168,17 +198,22 @@ func (s *Server) refuse(w http.ResponseWriter, hello synchronizer.Hello, err err
 
 // introduce publishes ServerConnected and waits for the confirmation.
 func (s *Server) introduce(ctx context.Context, c *connection) error {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.publishTimeout)
 	defer cancel()
+	defer context.AfterFunc(s.draining, cancel)()
 	m := synchronizer.Message{
 		Event: synchronizer.EventServerConnected, MsgID: uuid.NewString(),
 		ClusterID: c.id(), Stamp: synchronizer.Stamp{Source: c.source},
 	}
-	return s.publishMessage(ctx, &m)
+	r, err := s.encode(&m)
+	if err != nil {
+		return err
+	}
+	return s.publish(ctx, []synchronizer.Record{r})
 }
 
-// announce publishes who has connected. It is for people: a failure is logged.
-func (s *Server) announce(ctx context.Context, c *connection) {
+// announce publishes who has connected, before what the client sends.
+func (s *Server) announce(ctx context.Context, c *connection) error {
 	m := synchronizer.Message{
 		Event: synchronizer.EventConnectedClients, MsgID: uuid.NewString(), ClusterID: c.id(),
 		Clients: &synchronizer.ConnectedClients{
@@ -187,19 +222,19 @@ func (s *Server) announce(ctx context.Context, c *connection) {
 			KeepAlive:  s.options.Now(),
 		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	if err := s.publishMessage(ctx, &m); err != nil {
-		s.options.Logger.Warn("publishing who is connected", "cluster", c.id().String(), "error", err)
+	r, err := s.encode(&m)
+	if err != nil {
+		return err
 	}
+	return c.up.put(ctx, r, r.Size())
 }
 
-func (s *Server) publishMessage(ctx context.Context, m *synchronizer.Message) error {
+func (s *Server) encode(m *synchronizer.Message) (synchronizer.Record, error) {
 	r, err := s.encoder.Encode(m, queue.Extra{Link: "v1"})
 	if err != nil {
-		return fmt.Errorf("encoding %s: %w", m.Event, err)
+		return r, fmt.Errorf("encoding %s: %w", m.Event, err)
 	}
-	return s.publish(ctx, []synchronizer.Record{r})
+	return r, nil
 }
 
 // publish sends records to Out and counts them.

@@ -25,11 +25,15 @@ func (c *connection) receive(ctx context.Context) error {
 			}
 			continue
 		}
-		// Items stand for themselves, under the MsgID and Depth of their batch.
+		// Items stand for themselves, under the MsgID and Depth of their batch. All
+		// of them are given to forward, also after an error, so that each is counted.
 		for i := range m.Items {
-			if err := c.forward(ctx, &m.Items[i], m.MsgID, m.Depth); err != nil {
-				return err
+			if e := c.forward(ctx, &m.Items[i], m.MsgID, m.Depth); e != nil {
+				err = e
 			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -48,14 +52,18 @@ func (c *connection) forward(ctx context.Context, m *synchronizer.Message, msgID
 		return nil
 	}
 	c.seq++
-	return c.up.put(ctx, r, r.Size())
+	if err := c.up.put(ctx, r, r.Size()); err != nil {
+		c.rejected = append(c.rejected, r)
+		return err
+	}
+	return nil
 }
 
 // publish is the run function of the upward pump. It fails, and with it the
 // connection, when the queue has refused for publishTimeout: the client then
-// reconnects with back-off and sends again what may be lost.
+// reconnects with back-off.
 func (c *connection) publish(batch []synchronizer.Record) error {
-	ctx, cancel := context.WithTimeout(c.ctx, publishTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.server.publishTimeout)
 	defer cancel()
 	err := c.server.publish(ctx, batch)
 	if errors.Is(err, synchronizer.ErrTooLarge) {
@@ -63,7 +71,24 @@ func (c *connection) publish(batch []synchronizer.Record) error {
 		return nil
 	}
 	if err != nil {
-		go func() { _ = c.link.Close(statusTryAgainLater, "queue is away") }()
+		_ = c.link.Close(statusTryAgainLater, "queue is away") // before anybody else closes it
 	}
 	return err
+}
+
+// countLost counts and names what was read from the client and is not in the
+// queue, as far as is known.
+func (c *connection) countLost(failed, waiting []synchronizer.Record, err error) {
+	waiting = append(waiting, c.rejected...)
+	c.server.metrics.countProduced(c.server.options.QueueName, "error", waiting) // publish has counted failed
+	lost := append(failed, waiting...)
+	if len(lost) == 0 {
+		return
+	}
+	first := &lost[0]
+	c.server.options.Logger.Error("the queue did not take what a client had sent; its next reconciliation repairs it",
+		"account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source, "records", len(lost),
+		"first", fmt.Sprintf("%s %s %s/%s", first.Property(queue.PropertyEvent), first.Property(queue.PropertyResource),
+			first.Property(queue.PropertyNamespace), first.Property(queue.PropertyName)),
+		"error", err)
 }
