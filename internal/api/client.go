@@ -8,17 +8,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"time"
 )
 
 // Client reads the API; the command line uses it.
 type Client struct {
 	Server string // base address, http://127.0.0.1:8090
 	Token  string
-	HTTP   *http.Client // default http.DefaultClient
+	HTTP   *http.Client // default: one that waits a minute for an answer to begin
 }
+
+var defaultHTTP = sync.OnceValue(func() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = time.Minute
+	return &http.Client{Transport: t}
+})
 
 // Clusters lists the clusters that the token may see.
 func (c *Client) Clusters(ctx context.Context) ([]Cluster, error) {
@@ -36,6 +45,10 @@ func (c *Client) Objects(ctx context.Context, query url.Values) (ObjectList, err
 
 // EachPage lists page after page until the last one.
 func (c *Client) EachPage(ctx context.Context, query url.Values, each func([]Object) error) error {
+	query = maps.Clone(query)
+	if query == nil {
+		query = url.Values{}
+	}
 	for {
 		page, err := c.Objects(ctx, query)
 		if err != nil {
@@ -63,7 +76,7 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, into an
 	req.Header.Set("Authorization", "Bearer "+c.Token)
 	client := c.HTTP
 	if client == nil {
-		client = http.DefaultClient
+		client = defaultHTTP()
 	}
 	resp, err := client.Do(req)
 	if err != nil {

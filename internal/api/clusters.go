@@ -40,6 +40,9 @@ type ClusterList struct {
 }
 
 func (s *server) listClusters(w http.ResponseWriter, r *http.Request) error {
+	if err := checkParameters(r.URL.Query(), map[string]bool{"account": false}); err != nil {
+		return err
+	}
 	q := synchronizer.ObjectQuery{Account: r.URL.Query().Get("account")}
 	if err := narrow(r, &q); err != nil {
 		return err

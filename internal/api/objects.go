@@ -83,9 +83,12 @@ func (s *server) getObject(w http.ResponseWriter, r *http.Request) error {
 	if row.Deleted() {
 		return fmt.Errorf("%s was deleted at %s: %w", key, row.DeletedAt.Format(time.RFC3339), synchronizer.ErrNotFound)
 	}
+	if len(row.Body) == 0 {
+		return fmt.Errorf("%s is known, but its body is not stored (%s): %w", key, row.State, synchronizer.ErrNotFound)
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_, err = w.Write(row.Body)
-	return err
+	_, _ = w.Write(row.Body) // an error only says that the reader has left
+	return nil
 }
 
 func objectOf(r *synchronizer.Row) Object {
@@ -101,12 +104,26 @@ func objectOf(r *synchronizer.Row) Object {
 	return o
 }
 
-// parameters that GET /api/v1/objects knows; another one is an error, since a
-// filter that is silently ignored shows too much.
-var parameters = map[string]bool{
-	"account": true, "cluster": true, "group": true, "version": true, "resource": true, "namespace": true,
-	"name": true, "namePrefix": true, "labelSelector": true, "deleted": true, "updatedSince": true,
-	"limit": true, "continue": true, "full": true,
+// repeatable tells for each parameter of GET /api/v1/objects whether it may be
+// given more than once.
+var repeatable = map[string]bool{
+	"account": false, "cluster": true, "group": true, "version": true, "resource": true, "namespace": true,
+	"name": true, "namePrefix": false, "labelSelector": false, "deleted": false, "updatedSince": false,
+	"limit": false, "continue": false, "full": false,
+}
+
+// checkParameters refuses what would be ignored: a filter that is ignored
+// silently shows too much.
+func checkParameters(v url.Values, known map[string]bool) error {
+	for name, values := range v {
+		switch many, ok := known[name]; {
+		case !ok:
+			return fmt.Errorf("%w: query parameter %q is not known", synchronizer.ErrInvalid, name)
+		case !many && len(values) > 1:
+			return fmt.Errorf("%w: query parameter %q is given more than once", synchronizer.ErrInvalid, name)
+		}
+	}
+	return nil
 }
 
 func parseQuery(v url.Values) (synchronizer.ObjectQuery, error) {
@@ -115,12 +132,10 @@ func parseQuery(v url.Values) (synchronizer.ObjectQuery, error) {
 		Resources: v["resource"], Namespaces: v["namespace"], Names: v["name"],
 		NamePrefix: v.Get("namePrefix"), Continue: v.Get("continue"),
 	}
-	for name := range v {
-		if !parameters[name] {
-			return q, fmt.Errorf("%w: query parameter %q is not known", synchronizer.ErrInvalid, name)
-		}
+	err := checkParameters(v, repeatable)
+	if err != nil {
+		return q, err
 	}
-	var err error
 	for name, into := range map[string]*bool{"deleted": &q.Deleted, "full": &q.Full} {
 		if text := v.Get(name); text != "" {
 			if *into, err = strconv.ParseBool(text); err != nil {
@@ -148,7 +163,15 @@ func parseQuery(v url.Values) (synchronizer.ObjectQuery, error) {
 // code points.
 func writeJSON(w http.ResponseWriter, v any) error {
 	w.Header().Set("Content-Type", "application/json")
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(answer{w})
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// answer hides errors of writing, which only say that the reader has left.
+type answer struct{ http.ResponseWriter }
+
+func (a answer) Write(p []byte) (int, error) {
+	_, _ = a.ResponseWriter.Write(p)
+	return len(p), nil
 }
