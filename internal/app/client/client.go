@@ -36,7 +36,7 @@ type Client struct {
 // Open prepares a client for the API server that load finds. It sends nothing:
 // an API server or a backend that is away is no start error. With health false
 // the process has another health port.
-func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadOptions, health bool) (*Client, error) {
+func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadOptions, health bool) (_ *Client, err error) {
 	reg := p.Registerer("client")
 	rest, description, err := kube.LoadConfig(load)
 	if err != nil {
@@ -51,6 +51,11 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	}); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			client.cluster.Close()
+		}
+	}()
 	frames, err := link.NewMetrics(reg)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,10 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"os"
 
+	"synchronizer"
 	"synchronizer/internal/app"
 	"synchronizer/internal/config"
 )
@@ -37,8 +39,11 @@ func RunIngester(_ context.Context, configDir string) error {
 	if configDir != "" {
 		env = env.With("CONFIG", configDir)
 	}
-	_, warnings, err := config.LoadIngester(env)
+	c, warnings, err := config.LoadIngester(env)
 	p := app.NewProcess(os.Stderr)
 	app.Warn(p.Logger, warnings)
-	return err
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: backend.messageQueue.type %q is not supported by this version: run `synchronizer server`, which has its ingester inside", synchronizer.ErrInvalid, c.Backend.QueueType())
 }

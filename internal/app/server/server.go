@@ -82,13 +82,15 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 	if b.Secrets, err = ensureSecrets(ctx, b.store, c.Backend.DataDir, c.Backend.AccessKeys == config.AccessKeysStore); err != nil {
 		return nil, err
 	}
-	if b.queue, err = nats.OpenEmbedded(ctx, nats.EmbeddedConfig{
+	q, err := nats.OpenEmbedded(ctx, nats.EmbeddedConfig{
 		Dir:      c.QueuePath(),
 		MaxBytes: c.Backend.MessageQueue.Embedded.MaxBytes,
 		Logger:   p.Logger,
-	}); err != nil {
-		return nil, err
+	})
+	if err != nil {
+		return nil, err // a nil *nats.Queue in b.queue would not be nil
 	}
+	b.queue = q
 	return b, b.wire()
 }
 
