@@ -15,7 +15,7 @@ failed=0
 # complain TEXT FINDINGS prints the findings, if there are any, under TEXT.
 complain() {
 	[ -n "$2" ] || return 0
-	printf '%s\n%s\n\n' "$1" "$(sed 's/^/  /' <<<"$2")"
+	printf '%s\n  %s\n\n' "$1" "${2//$'\n'/$'\n'  }"
 	failed=1
 }
 

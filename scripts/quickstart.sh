@@ -32,7 +32,7 @@ if [ -n "$given" ]; then
 	[ -r "$given" ] || { echo "cannot read the kubeconfig $given" >&2; exit 1; }
 	given=$(cd "$(dirname "$given")" && pwd)/$(basename "$given")
 elif [ -n "${KUBECONFIG:-}" ]; then
-	echo 'KUBECONFIG of the environment is not used; to synchronize that cluster type: make up KUBECONFIG="$KUBECONFIG"'
+	echo "KUBECONFIG of the environment is not used; to synchronize that cluster type: make up KUBECONFIG=$(printf %q "$KUBECONFIG")"
 fi
 unset KUBECONFIG
 

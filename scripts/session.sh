@@ -38,7 +38,7 @@ guard() {
 	while read -r _; do :; done
 	# The newest first: what uses a thing ends before the thing.
 	local group
-	for group in $(sort -rn "$1/started" 2>/dev/null); do
+	sort -rn "$1/started" | while read -r group; do
 		kill -TERM -- "-$group" 2>/dev/null || true
 	done
 	rm -rf "$1"
@@ -115,7 +115,8 @@ fail() {
 require_go() {
 	local version
 	if ! command -v go >/dev/null; then
-		echo 'Go 1.26 or newer is needed: install it from https://go.dev/dl/ and type: export PATH="$PATH:/usr/local/go/bin"' >&2
+		# shellcheck disable=SC2016 # the reader's shell expands it
+		echo 'Go 1.26 or newer is needed: install it from https://go.dev/dl/ and type: export PATH=$PATH:/usr/local/go/bin' >&2
 		exit 1
 	fi
 	# Go itself compares with go.mod, and fetches a newer Go where it may.
