@@ -169,7 +169,7 @@ func (s *stream) transform(o synchronizer.Object, scratch *[]byte) (allowed bool
 	if allowed, err = s.agent.options.Filter.Allows(s.kind, o.Namespace, o.Body); !allowed || err != nil {
 		return allowed, nil, err
 	}
-	body, err = s.agent.options.Policy.Apply(*scratch, s.kind.Group, s.kind.Resource, o.Body)
+	body, err = s.agent.options.Policy.Apply(*scratch, s.kind.Group, s.kind.Resource, o.Namespace, o.Body)
 	if err == nil && len(body) > 0 && len(o.Body) > 0 && &body[0] != &o.Body[0] && cap(body) <= maxScratch {
 		*scratch = body
 	}

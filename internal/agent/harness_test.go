@@ -96,7 +96,7 @@ func (r *rig) agree(kinds ...synchronizer.Kind) error {
 			if o.Namespace == "excluded" {
 				continue
 			}
-			body, err := transform.Apply(nil, kind.Group, kind.Resource, o.Body)
+			body, err := transform.Apply(nil, kind.Group, kind.Resource, o.Namespace, o.Body)
 			if err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ func Live(ctx context.Context, cluster synchronizer.Cluster, scope Scope) (set S
 			if carried, err := scope.Filter.Allows(kind, o.Namespace, o.Body); err != nil || !carried {
 				return err
 			}
-			body, err := scope.Transform.Apply(buf[:0], kind.Group, kind.Resource, o.Body)
+			body, err := scope.Transform.Apply(buf[:0], kind.Group, kind.Resource, o.Namespace, o.Body)
 			if err != nil {
 				return fmt.Errorf("transforming %s %s/%s: %w", kind, o.Namespace, o.Name, err)
 			}

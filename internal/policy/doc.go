@@ -28,4 +28,22 @@
 //
 // Every one of duplicate members is edited, so no reader's choice among them
 // shows what a rule hides. A document that is not JSON is an error, never passed on.
+//
+// # Rules
+//
+// A Rule adds to that for some kinds and namespaces. The order of rules does not
+// matter and no rule weakens another one: for each value the strongest action holds,
+// drop before mask before hash, and a value stays only if every keep-only rule on its
+// subtree keeps it. Reveal lifts the built-in masks, nothing else; what is removed by
+// default stays removed, because it may hold copies of what is hidden elsewhere.
+// What objects are told apart by (apiVersion, kind, and of metadata the name,
+// namespace, uid, resourceVersion, labels and ownerReferences) no rule may touch.
+//
+// Mask and hash replace a value as a whole, whatever its type, by a string; null
+// stays. In data of a Secret that string is in base64. A path that meets a value of
+// another type than it needs (an object for a name or *, an array for [*]) ends
+// there: it names nothing, so a keep-only rule removes the value.
+//
+// Rules are compiled, once for each kind and set of matching rules, into a graph that
+// the editor follows while it reads; the number of rules costs no further pass.
 package policy

@@ -2,10 +2,23 @@
 
 package policy
 
-import "synchronizer/internal/rawjson"
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 
-// maskEnv is the rule for the elements of an env array.
-var maskEnv = with("value", &rule{action: replace, text: mask})
+	"synchronizer/internal/rawjson"
+)
+
+// place is where a value stands, as far as the rule for environment values asks.
+type place uint8
+
+const (
+	elsewhere   place = iota
+	environment       // the value of a member named env
+	variable          // an element of such an array
+)
 
 // editor copies a document and leaves out or replaces parts of it, in one pass.
 type editor struct {
@@ -30,29 +43,32 @@ func (e *editor) finish() []byte {
 	return append(e.out, e.doc[e.copied:]...)
 }
 
-// value edits the value in front of the cursor. Env says that it is the value of
-// a member named env.
-func (e *editor) value(r *rule, env bool) error {
+// value edits the value in front of the cursor.
+func (e *editor) value(r *rule, at place) error {
 	t := e.cursor.Type()
-	switch {
-	case r != nil && r.action == replace,
-		r != nil && r.all != nil && t != rawjson.Object:
-		return e.replace(r.text)
-	case t == rawjson.Object:
-		return e.object(r)
-	case t == rawjson.Array:
-		return e.array(env)
+	if r != nil {
+		switch {
+		case r.action == replace:
+			return e.replace(r.text)
+		case r.action == hash:
+			return e.hash(r)
+		case r.strict && t != rawjson.Object, !r.fits(t):
+			return e.replace("null")
+		}
+	}
+	switch t {
+	case rawjson.Object:
+		return e.object(r, at)
+	case rawjson.Array:
+		return e.array(r, at)
 	default:
 		_, err := e.cursor.Skip()
 		return err
 	}
 }
 
-// replace puts text, or null, in the place of a value that is not null.
+// replace puts text in the place of a value that is not null.
 func (e *editor) replace(text string) error {
-	if text == "" {
-		text = "null"
-	}
 	null := e.cursor.Type() == rawjson.Null
 	from := e.cursor.Offset()
 	raw, err := e.cursor.Skip()
@@ -62,25 +78,76 @@ func (e *editor) replace(text string) error {
 	return err
 }
 
-func (e *editor) array(env bool) error {
+// hash puts the hash of a value that is not null in its place. Of a string it is that
+// of the text, so that the way in which it is escaped does not matter.
+func (e *editor) hash(r *rule) error {
+	t := e.cursor.Type()
+	from := e.cursor.Offset()
+	raw, err := e.cursor.Skip()
+	if err != nil || t == rawjson.Null {
+		return err
+	}
+	if t == rawjson.String {
+		if raw, err = rawjson.AppendUnquote(nil, raw); err != nil {
+			return err
+		}
+	}
+	mac := hmac.New(sha256.New, r.salt)
+	mac.Write(raw)
+	text := "sha256:" + hex.EncodeToString(mac.Sum(nil))
+	if r.base64 {
+		text = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	e.splice(from, e.cursor.Offset(), `"`+text+`"`)
+	return nil
+}
+
+func (e *editor) array(r *rule, at place) error {
 	if err := e.cursor.Enter(); err != nil {
 		return err
+	}
+	var inner *rule
+	if r != nil {
+		inner = r.elements
+	}
+	if inner != nil && inner.action == remove {
+		return e.removeElements()
+	}
+	if at == environment {
+		at = variable
+	} else {
+		at = elsewhere
 	}
 	for {
 		if ok, err := e.cursor.Element(); !ok || err != nil {
 			return err
 		}
-		var r *rule
-		if env && e.cursor.Type() == rawjson.Object {
-			r = maskEnv
-		}
-		if err := e.value(r, false); err != nil {
+		if err := e.value(inner, at); err != nil {
 			return err
 		}
 	}
 }
 
-func (e *editor) object(r *rule) error {
+func (e *editor) removeElements() error {
+	from := e.cursor.Offset()
+	for some := false; ; some = true {
+		ok, err := e.cursor.Element()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			if some {
+				e.splice(from, e.cursor.Offset()-1, "")
+			}
+			return nil
+		}
+		if _, err := e.cursor.Skip(); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *editor) object(r *rule, at place) error {
 	if err := e.cursor.Enter(); err != nil {
 		return err
 	}
@@ -99,7 +166,7 @@ func (e *editor) object(r *rule) error {
 			return nil
 		}
 		inner := r.member(key)
-		if inner != nil && inner.action == remove {
+		if inner != nil && inner.removes(e.cursor.Type()) {
 			if _, err := e.cursor.Skip(); err != nil {
 				return err
 			}
@@ -118,9 +185,20 @@ func (e *editor) object(r *rule) error {
 			leading = false
 		}
 		kept = true
-		if err := e.value(inner, key.Equal("env")); err != nil {
+		if err := e.member(key, inner, at); err != nil {
 			return err
 		}
 		end = e.cursor.Offset()
 	}
+}
+
+// member edits the value of a member that stays; at is the place of the object.
+func (e *editor) member(key rawjson.Text, r *rule, at place) error {
+	if at == variable && (r == nil || r.action == inside && !r.reveal) && key.Equal("value") {
+		r = maskValue
+	}
+	if key.Equal("env") {
+		return e.value(r, environment)
+	}
+	return e.value(r, elsewhere)
 }

@@ -21,9 +21,9 @@ const storage = "spdx.softwarecomposition.kubescape.io"
 // apply also checks that a second time changes nothing.
 func apply(t require.TestingT, link Link, group, resource, doc string) string {
 	transform := New(link)
-	once, err := transform.Apply(nil, group, resource, []byte(doc))
+	once, err := transform.Apply(nil, group, resource, "", []byte(doc))
 	require.NoError(t, err, doc)
-	twice, err := transform.Apply(nil, group, resource, once)
+	twice, err := transform.Apply(nil, group, resource, "", once)
 	require.NoError(t, err)
 	require.Equal(t, string(once), string(twice), "of %s", doc)
 	require.True(t, json.Valid(once), "%s of %s", once, doc)
@@ -110,12 +110,12 @@ func TestGoldenPod(t *testing.T) {
 func TestBuffers(t *testing.T) {
 	transform := New(LinkV2)
 	same := []byte(`{"metadata":{"name":"n"}}`)
-	got, err := transform.Apply(make([]byte, 0, 100), "", "pods", same)
+	got, err := transform.Apply(make([]byte, 0, 100), "", "pods", "", same)
 	require.NoError(t, err)
 	require.Same(t, &same[0], &got[0], "nothing changed, so nothing is copied")
 
 	buf := []byte("old content of a buffer that is long enough")
-	got, err = transform.Apply(buf, "", "pods", []byte(`{"metadata":{"managedFields":[],"name":"n"}}`))
+	got, err = transform.Apply(buf, "", "pods", "", []byte(`{"metadata":{"managedFields":[],"name":"n"}}`))
 	require.NoError(t, err)
 	require.Equal(t, `{"metadata":{"name":"n"}}`, string(got))
 	require.Same(t, &buf[0], &got[0])
@@ -123,7 +123,7 @@ func TestBuffers(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for _, doc := range []string{``, `{`, `{"a":1}x`, `{"metadata":{"managedFields":[}}`, strings.Repeat("[", 1001) + strings.Repeat("]", 1001)} {
-		got, err := New(LinkV1).Apply(nil, "", "pods", []byte(doc))
+		got, err := New(LinkV1).Apply(nil, "", "pods", "", []byte(doc))
 		require.ErrorIs(t, err, synchronizer.ErrInvalid, doc)
 		require.Nil(t, got)
 		_, err = AddTypeMeta(nil, []byte(doc), "v1", "Pod")
@@ -150,8 +150,8 @@ func TestAddTypeMeta(t *testing.T) {
 	require.ErrorIs(t, err, synchronizer.ErrInvalid)
 }
 
-// edit is the default policy on decoded objects, the slow and simple way.
-func edit(value any, path, resource string, link Link) any {
+// editDecoded is the default policy on decoded objects, the slow and simple way.
+func editDecoded(value any, path, resource string, link Link) any {
 	omitted := func(resources string, paths ...string) bool {
 		for _, p := range paths {
 			if path == p && strings.Contains(" "+resources+" ", " "+resource+" ") {
@@ -163,7 +163,7 @@ func edit(value any, path, resource string, link Link) any {
 	switch v := value.(type) {
 	case []any:
 		for i := range v {
-			v[i] = edit(v[i], path+"[]", resource, link)
+			v[i] = editDecoded(v[i], path+"[]", resource, link)
 		}
 	case map[string]any:
 		outer := path
@@ -189,7 +189,7 @@ func edit(value any, path, resource string, link Link) any {
 			case resource == "secrets" && path == ".data" && !isMap(m):
 				v[name] = nil
 			default:
-				v[name] = edit(m, path, resource, link)
+				v[name] = editDecoded(m, path, resource, link)
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func TestEqualsEditingOfDecodedObjects(t *testing.T) {
 		}
 		got := apply(t, link, group, resource, doc)
 
-		want, err := json.Marshal(edit(decode(t, doc), "", resource, link))
+		want, err := json.Marshal(editDecoded(decode(t, doc), "", resource, link))
 		require.NoError(t, err)
 		again, err := json.Marshal(decode(t, got))
 		require.NoError(t, err)
@@ -258,7 +258,7 @@ func FuzzApply(f *testing.F) {
 		for _, link := range []Link{LinkV1, LinkV2} {
 			for _, kind := range [][2]string{{"", "nodes"}, {"", "secrets"}, {storage, "sbomsyftfiltereds"}, {"apps", "deployments"}} {
 				original := bytes.Clone(doc)
-				got, err := New(link).Apply(nil, kind[0], kind[1], doc)
+				got, err := New(link).Apply(nil, kind[0], kind[1], "", doc)
 				require.Equal(t, original, doc)
 				if err != nil {
 					continue
@@ -267,7 +267,7 @@ func FuzzApply(f *testing.F) {
 				apply(t, link, kind[0], kind[1], string(doc))
 				digest, err := checksum.V2(got)
 				require.NoError(t, err)
-				again, err := New(link).Apply(nil, kind[0], kind[1], got)
+				again, err := New(link).Apply(nil, kind[0], kind[1], "", got)
 				require.NoError(t, err)
 				same, err := checksum.V2(again)
 				require.NoError(t, err)
@@ -295,7 +295,7 @@ func benchmark(b *testing.B, file string, fn func(doc []byte) error) {
 func BenchmarkApply(b *testing.B) {
 	transform, buf := New(LinkV2), make([]byte, 0, 8<<10)
 	benchmark(b, "testdata/pod-before.json", func(doc []byte) error {
-		_, err := transform.Apply(buf, "", "pods", doc)
+		_, err := transform.Apply(buf, "", "pods", "", doc)
 		return err
 	})
 }
@@ -303,7 +303,7 @@ func BenchmarkApply(b *testing.B) {
 func BenchmarkApplyWithoutChange(b *testing.B) {
 	transform := New(LinkV2)
 	benchmark(b, "testdata/pod-after.json", func(doc []byte) error {
-		_, err := transform.Apply(nil, "", "pods", doc)
+		_, err := transform.Apply(nil, "", "pods", "", doc)
 		return err
 	})
 }
