@@ -174,7 +174,7 @@ func (f *benchFlags) registerSource(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.Kubeconfig, "kubeconfig", "", "use this real API server instead of the stub")
 	fl.StringVar(&f.Client, "client", "", "program of the client (built from cmd/client) instead of `synchronizer agent`")
-	fl.StringVar(&f.Profiles, "cpu-profile", "", "folder for CPU profiles; also adds CPU time per stage")
+	fl.StringVar(&f.Profiles, "cpu-profile", "", "folder for CPU and heap profiles; also adds CPU time per stage")
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "recording")
 	markDirectory(cmd, "cpu-profile")
 }

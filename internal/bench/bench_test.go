@@ -121,20 +121,20 @@ func fake(stacks map[string]time.Duration) *profile.Profile {
 
 func TestStages(t *testing.T) {
 	got := Stages(fake(map[string]time.Duration{
-		"runtime.mallocgc synchronizer/internal/rawjson.Scan synchronizer/internal/checksum.V1 synchronizer/internal/agent.run": 9,
-		"synchronizer/internal/agent.step synchronizer/internal/kube.(*Cluster).List":                                           1,
-		"syscall.write net.Write github.com/coder/websocket.(*Conn).Write synchronizer/internal/link.Send":                      8,
-		"synchronizer/internal/wire.Append<synchronizer/internal/agent.send runtime.goexit":                                     2,
-		"modernc.org/sqlite/lib.Step database/sql.Exec synchronizer/internal/store/sqlite.(*tx).Write":                          7,
-		"github.com/nats-io/nats-server/v2/server.(*stream).store":                                                              6,
-		"runtime.scanobject runtime.gcBgMarkWorker":                                                                             5,
-		"runtime.futex runtime.findRunnable runtime.schedule runtime.mcall":                                                     4,
-		"syscall.read net/http.(*conn).serve":                                                                                   3,
-		"strange.thing":                                                                                                         0,
+		"runtime.mallocgc synchronizer/internal/rawjson.Scan synchronizer/internal/checksum.(*v1Hasher).object synchronizer/internal/checksum.V1 synchronizer/internal/agent.run": 9,
+		"synchronizer/internal/agent.step synchronizer/internal/kube.(*Cluster).List":                                                                                             1,
+		"syscall.write net.Write github.com/coder/websocket.(*Conn).Write synchronizer/internal/link.Send":                                                                        8,
+		"synchronizer/internal/wire.Append<synchronizer/internal/agent.send runtime.goexit":                                                                                       2,
+		"modernc.org/sqlite/lib.Step database/sql.Exec synchronizer/internal/store/sqlite.(*tx).Write":                                                                            7,
+		"github.com/nats-io/nats-server/v2/server.(*stream).store":                                                                                                                6,
+		"runtime.scanobject runtime.gcBgMarkWorker":                                                                                                                               5,
+		"runtime.futex runtime.findRunnable runtime.schedule runtime.mcall":                                                                                                       4,
+		"syscall.read net/http.(*conn).serve":                                                                                                                                     3,
+		"strange.thing":                                                                                                                                                           0,
 	}))
 	require.Equal(t, []StageTime{
 		{"link", 10},
-		{"checksum", 9},
+		{"checksum v1", 9},
 		{"store", 7},
 		{"queue", 6},
 		{"garbage collection", 5},

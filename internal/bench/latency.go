@@ -52,6 +52,11 @@ func Latency(ctx context.Context, o LatencyOptions) (_ *Report, err error) {
 	report.Data = &about
 	var profiles stageTotals
 	for run := range o.Runs {
+		if run > 0 {
+			if err := src.renew(); err != nil {
+				return nil, err
+			}
+		}
 		if err := o.run(ctx, report, src, run, &profiles); err != nil {
 			return nil, fmt.Errorf("run %d of %d: %w", run+1, o.Runs, err)
 		}
@@ -102,6 +107,9 @@ func (o *LatencyOptions) run(ctx context.Context, report *Report, src source, ru
 	}
 
 	latencies := measure(rows, src.changed)
+	if len(latencies) == 0 {
+		return fmt.Errorf("none of %d changes was stored; the end of the logs:\nclient: %s\nbackend: %s", n, r.client.tail(), r.backend.tail())
+	}
 	goal50, goal99 := below(20), (*Goal)(nil)
 	if o.Rate > idleRate {
 		goal99 = below(250)

@@ -13,7 +13,8 @@ import (
 
 // Profiled runs fn under the CPU profiler. SIGUSR1 ends a profile and begins the
 // next one, so that a benchmark can tell its phases apart; they are the files
-// base-0.pprof, base-1.pprof and so on, whole when fn has returned.
+// base-0.pprof, base-1.pprof and so on, whole when fn has returned. Beside each is
+// base-0.heap: what the heap held at the end of it, and all that was allocated.
 func Profiled(base string, fn func() error) error {
 	next := make(chan os.Signal, 1)
 	signal.Notify(next, syscall.SIGUSR1)
@@ -22,6 +23,9 @@ func Profiled(base string, fn func() error) error {
 	go func() {
 		for phase := 0; ; phase++ {
 			more, err := profilePhase(profileFile(base, phase), next, stop)
+			if err == nil {
+				err = writeHeap(fmt.Sprintf("%s-%d.heap", base, phase))
+			}
 			if err != nil || !more {
 				done <- err
 				return
@@ -53,4 +57,17 @@ func profilePhase(path string, next <-chan os.Signal, stop <-chan struct{}) (mor
 	case <-stop:
 		return false, nil
 	}
+}
+
+// writeHeap writes a profile of the memory in use, as the last collection left it.
+func writeHeap(path string) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("writing heap profile: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := pprof.WriteHeapProfile(file); err != nil {
+		return fmt.Errorf("writing heap profile: %w", err)
+	}
+	return nil
 }

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -36,6 +38,7 @@ type real struct {
 	namespace string
 	names     []string
 	about     Data
+	round     int // of changes
 
 	mu   sync.Mutex
 	sent map[version]time.Time
@@ -78,8 +81,18 @@ func openReal(ctx context.Context, o SourceOptions, bar *Progress) (_ *real, err
 	if err != nil {
 		return nil, err
 	}
-	r.about, err = describe("real API server on the same machine or at "+r.config.Host, bodies)
+	r.about, err = describe(r.place(), bodies)
 	return r, err
+}
+
+// place says which API server it is without its address.
+func (r *real) place() string {
+	if u, err := url.Parse(r.base()); err == nil {
+		if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+			return "real API server on the same machine"
+		}
+	}
+	return "real API server on another machine"
 }
 
 // What a manifest is changed in: its namespace and its replicas.
@@ -91,17 +104,17 @@ var (
 func (r *real) create(ctx context.Context, o SourceOptions, bar *Progress) error {
 	bar.Start("creating", o.Objects)
 	defer bar.Stop()
-	g, ctx := errgroup.WithContext(ctx)
+	g, creating := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for item := range recorded.Generate(recorded.Deployments, o.Seed, o.Objects) {
-		if ctx.Err() != nil {
+		if creating.Err() != nil {
 			break
 		}
 		r.names = append(r.names, item.Name)
 		manifest := manifestNamespace.ReplaceAll(item.Manifest, []byte(`"namespace":"`+r.namespace+`"`))
 		manifest = manifestReplicas.ReplaceAll(manifest, []byte(`"replicas":0`))
 		g.Go(func() error {
-			_, err := r.do(ctx, http.MethodPost, r.path(""), "application/json", manifest)
+			_, err := r.do(creating, http.MethodPost, r.path(""), "application/json", manifest)
 			bar.Add(1)
 			if err != nil {
 				return fmt.Errorf("creating Deployments: %w", err)
@@ -143,18 +156,18 @@ func (r *real) path(name string) string {
 // change patches an annotation of one object after the other. A change counts
 // from the API server's answer, so the time of the API server is not measured.
 func (r *real) change(ctx context.Context, n int, rate float64) error {
-	g, ctx := errgroup.WithContext(ctx)
+	g, changing := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	start := time.Now()
-	for i := 0; i < n && ctx.Err() == nil; i++ {
+	for i := 0; i < n && changing.Err() == nil; i++ {
 		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
-		if err := wait(ctx, time.Until(due)); err != nil {
+		if err := wait(changing, time.Until(due)); err != nil {
 			break
 		}
 		name := r.names[i%len(r.names)]
 		g.Go(func() error {
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{"benchmark.synchronizer/change":"%d"}}}`, i)
-			answer, err := r.do(ctx, http.MethodPatch, r.path(name), "application/merge-patch+json", []byte(patch))
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"benchmark.synchronizer/change":"%d.%d"}}}`, r.round, i)
+			answer, err := r.do(changing, http.MethodPatch, r.path(name), "application/merge-patch+json", []byte(patch))
 			at := time.Now()
 			if err != nil {
 				return fmt.Errorf("changing Deployments: %w", err)
@@ -170,6 +183,11 @@ func (r *real) change(ctx context.Context, n int, rate float64) error {
 		})
 	}
 	return errors.Join(g.Wait(), ctx.Err())
+}
+
+func (r *real) renew() error {
+	r.round++
+	return nil
 }
 
 func (r *real) changed(v version) (time.Time, bool) {
@@ -206,14 +224,19 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.code, e.message) }
 
-const maxAnswer = 64 << 20
-
-func (r *real) do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+// base is the address of the API server without a slash at its end.
+func (r *real) base() string {
 	base := strings.TrimSuffix(r.config.Host, "/")
 	if !strings.Contains(base, "://") {
 		base = "https://" + base
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	return base
+}
+
+const maxAnswer = 64 << 20
+
+func (r *real) do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, r.base()+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -28,5 +28,5 @@ func Record(ctx context.Context, o SourceOptions, dir string, bar *Progress) (_ 
 	if len(set.Items) < o.Objects {
 		return Data{}, fmt.Errorf("the recording has %d objects instead of %d", len(set.Items), o.Objects)
 	}
-	return describe("recorded from "+src.config.Host, set.Items)
+	return describe("recorded from a "+src.place(), set.Items)
 }

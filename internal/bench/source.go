@@ -24,6 +24,8 @@ type source interface {
 	// change changes n objects at a rate per second, each another one as long as
 	// there are enough, and returns when all were changed.
 	change(ctx context.Context, n int, rate float64) error
+	// renew makes later changes differ from those that were made, for the next run.
+	renew() error
 	// changed tells when the object got the version.
 	changed(v version) (time.Time, bool)
 	close() error
@@ -97,25 +99,16 @@ func (o SourceOptions) open(ctx context.Context, bar *Progress) (source, error) 
 
 // stub is an API server that answers from memory.
 type stub struct {
-	server *recorded.Server
-	file   string
-	about  Data
+	options SourceOptions
+	server  *recorded.Server
+	file    string
+	about   Data
 }
 
 func openStub(o SourceOptions) (*stub, error) {
-	var set *recorded.Set
-	words := fmt.Sprintf("stub API server; objects generated in an API server's form, seed %d", o.Seed)
-	if o.Recording != "" {
-		var err error
-		if set, err = recorded.Load(o.Recording); err != nil {
-			return nil, fmt.Errorf("%w (`synchronizer bench record` makes a recording)", err)
-		}
-		if set.Kind != recorded.Deployments {
-			return nil, fmt.Errorf("the recording %s holds %v; the benchmarks need Deployments", o.Recording, set.Kind)
-		}
-		words = "stub API server; replays what a real one has answered"
-	} else {
-		set = recorded.GenerateSet(recorded.Deployments, o.Seed, o.Objects)
+	set, words, err := o.set()
+	if err != nil {
+		return nil, err
 	}
 	about, err := describe(words, set.Items)
 	if err != nil {
@@ -125,10 +118,33 @@ func openStub(o SourceOptions) (*stub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
-	s := &stub{about: about, file: filepath.Join(dir, "kubeconfig")}
-	if s.server, err = recorded.NewServer(set); err != nil {
+	s := &stub{options: o, about: about, file: filepath.Join(dir, "kubeconfig")}
+	if err := s.serve(set); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
+	}
+	return s, nil
+}
+
+// set loads or generates the objects, and says which in words.
+func (o SourceOptions) set() (set *recorded.Set, words string, err error) {
+	if o.Recording == "" {
+		return recorded.GenerateSet(recorded.Deployments, o.Seed, o.Objects),
+			fmt.Sprintf("stub API server; objects generated in an API server's form, seed %d", o.Seed), nil
+	}
+	if set, err = recorded.Load(o.Recording); err != nil {
+		return nil, "", fmt.Errorf("%w (`synchronizer bench record` makes a recording)", err)
+	}
+	if set.Kind != recorded.Deployments {
+		return nil, "", fmt.Errorf("the recording %s holds %v; the benchmarks need Deployments", o.Recording, set.Kind)
+	}
+	return set, "stub API server; replays what a real one has answered", nil
+}
+
+// serve starts the server and writes its kubeconfig.
+func (s *stub) serve(set *recorded.Set) (err error) {
+	if s.server, err = recorded.NewServer(set); err != nil {
+		return err
 	}
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -138,10 +154,21 @@ contexts: [{name: stub, context: {cluster: stub, user: stub}}]
 current-context: stub
 `, s.server.URL)
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
-		_ = s.close()
-		return nil, fmt.Errorf("writing kubeconfig: %w", err)
+		s.server.Close()
+		return fmt.Errorf("writing kubeconfig: %w", err)
 	}
-	return s, nil
+	return nil
+}
+
+// renew starts over: the stub counts its changes from zero each time, and a change
+// to the same text is none.
+func (s *stub) renew() error {
+	set, _, err := s.options.set()
+	if err != nil {
+		return err
+	}
+	s.server.Close()
+	return s.serve(set)
 }
 
 func (s *stub) kubeconfig() string   { return s.file }

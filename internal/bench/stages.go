@@ -20,12 +20,19 @@ type StageTime struct {
 	CPU   time.Duration
 }
 
+// stageOfEntry names the stage of what is called by a function, where one package
+// has two stages.
+var stageOfEntry = map[string]string{
+	"synchronizer/internal/checksum.V1":       "checksum v1",
+	"synchronizer/internal/checksum.ObjectV1": "checksum v1",
+	"synchronizer/internal/checksum.V2":       "digest",
+}
+
 // stageOf names the stage of a package and of everything below it. Packages that
 // every stage uses (such as rawjson) are not in it: their time is the caller's.
 var stageOf = map[string]string{
 	"synchronizer/internal/agent":     "agent",
 	"synchronizer/internal/api":       "api",
-	"synchronizer/internal/checksum":  "checksum",
 	"synchronizer/internal/filter":    "transform",
 	"synchronizer/internal/ingest":    "ingest",
 	"synchronizer/internal/kube":      "list and watch",
@@ -108,6 +115,9 @@ func stageOfSample(s *profile.Sample) string {
 
 // stageOfFunction finds the stage of the package, or of the folder above.
 func stageOfFunction(name string) string {
+	if stage := stageOfEntry[name]; stage != "" {
+		return stage
+	}
 	for path := packageOf(name); path != ""; {
 		if stage := stageOf[path]; stage != "" {
 			return stage
