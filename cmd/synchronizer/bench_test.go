@@ -113,7 +113,9 @@ func TestBenchInterrupted(t *testing.T) {
 		return err == nil && len(ready) > 0
 	}, 30*time.Second, 5*time.Millisecond)
 	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
+	err := <-done
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "interrupted")
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	require.NoError(t, err)
 	require.Empty(t, left)

@@ -291,7 +291,11 @@ func await(ctx context.Context, p *process, limit, interval time.Duration, what 
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		if ok, err := done(); ok || err != nil {
+		ok, err := done()
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+		}
+		if ok || err != nil {
 			return err
 		}
 		select {
@@ -299,7 +303,7 @@ func await(ctx context.Context, p *process, limit, interval time.Duration, what 
 		case <-p.done:
 			return p.ended()
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		case <-deadline.C:
 			return fmt.Errorf("waited %s in vain for %s; the end of the log of the %s:\n%s", limit, what, p.name, p.tail())
 		}
@@ -348,6 +352,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
 }
