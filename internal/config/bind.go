@@ -135,6 +135,7 @@ func (b *binder) textList(n *node, target reflect.Value, v *value, path string) 
 				b.problem(fmt.Sprintf("%s[%d]", path, i), item.line, "must be text, not %s", kindName(item))
 				continue
 			}
+			b.lines[strings.ToLower(fmt.Sprintf("%s[%d]", path, i))] = item.line
 			texts = append(texts, item.text)
 		}
 	case '{':

@@ -54,7 +54,7 @@ type InCluster struct {
 	CAFile                       string        `json:"caFile"`
 	SpoolDir                     string        `json:"spoolDir"`
 	SpoolMaxBytes                int64         `json:"spoolMaxBytes"`
-	Policy                       Presence      `json:"policy,omitempty"`
+	Policy                       []PolicyRule  `json:"policy"`
 }
 
 // Resource is one kind that a client synchronizes or that its endpoint takes.
@@ -67,6 +67,22 @@ type Resource struct {
 	FieldSelector string   `json:"fieldSelector,omitempty"`
 	Namespaces    []string `json:"namespaces,omitempty"`
 	Mode          string   `json:"mode,omitempty"`
+}
+
+// PolicyRule hides parts of objects beyond the built-in rules; see package policy.
+type PolicyRule struct {
+	Match    PolicyMatch `json:"match"`
+	Action   string      `json:"action"`
+	Paths    []string    `json:"paths"`
+	Salt     Secret      `json:"salt,omitempty"`
+	SaltFile string      `json:"saltFile,omitempty"`
+}
+
+// PolicyMatch says which objects a rule is about.
+type PolicyMatch struct {
+	Group      string   `json:"group"`
+	Resource   string   `json:"resource"`
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // Deduplication bounds what a client remembers of the mutations that it applied.

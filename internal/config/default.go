@@ -36,6 +36,7 @@ func Default() *Config {
 			MaxObjectBytes:     64 * mib,
 			HealthPort:         7888,
 			SpoolMaxBytes:      256 * mib,
+			Policy:             []PolicyRule{},
 		},
 		Backend: Backend{
 			Port:       8080,

@@ -2,7 +2,11 @@
 
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"synchronizer/internal/policy"
+)
 
 // clientFields declares the keys of the client's file. When a feature lands, delete the Status
 // of its keys.
@@ -107,8 +111,39 @@ var clientFields = slices.Concat([]Field{
 		Doc: "Size that the spool may reach.",
 	},
 	{
-		Path: "inCluster.policy", Origin: Ours, Status: Unsupported,
-		Doc: "Rules that drop, mask or hash parts of objects before they leave the cluster, beyond the built-in ones.",
+		Path: "inCluster.policy", Origin: Ours,
+		Doc: "Rules that hide parts of objects before they leave the cluster, beyond the built-in ones; see the page on the policy. For each value the strongest rule holds, whatever their order. Try them with `synchronizer policy test`.",
+	},
+	{Path: "inCluster.policy[].match", Origin: Ours, Doc: "Which objects the rule is about."},
+	{
+		Path: "inCluster.policy[].match.group", Origin: Ours,
+		Doc: "API group; empty for the core group, `*` for all.", Example: `"apps"`,
+	},
+	{
+		Path: "inCluster.policy[].match.resource", Origin: Ours,
+		Doc: "Plural name in lower case, or `*` for all; required.", Example: `"deployments"`,
+	},
+	{
+		Path: "inCluster.policy[].match.namespaces", Origin: Ours,
+		Doc:     "Only objects of these namespaces, cluster-scoped ones not; in a name `*` stands for any text. Empty: all objects.",
+		Example: `["shop", "team-*"]`,
+	},
+	{
+		Path: "inCluster.policy[].action", Origin: Ours, Enum: append([]string{""}, policy.Actions()...),
+		Doc: "Required. `drop` removes, `mask` puts `XXXXXX` in the place, `hash` a salted SHA-256, `keep` removes the rest of the subtree, `reveal` shows what a built-in rule masks.",
+	},
+	{
+		Path: "inCluster.policy[].paths", Origin: Ours,
+		Doc:     "The fields, `[*]` for all elements of a list, `*` for all members, `['…']` for a name with dots; required.",
+		Example: `["data.*", "metadata.annotations['example.com/owner']"]`,
+	},
+	{
+		Path: "inCluster.policy[].salt", Origin: Ours,
+		Doc: "Secret of 16 bytes or more that goes into every hash, so that what was hashed cannot be found by guessing. Only with `hash`.",
+	},
+	{
+		Path: "inCluster.policy[].saltFile", Origin: Ours,
+		Doc: "File that holds the salt, surrounding white space trimmed.", Example: `"/etc/synchronizer/salt"`,
 	},
 	{
 		Path: "httpEndpoint", Status: Planned,

@@ -83,9 +83,19 @@ func (b *binder) finish(c *Config, role Role, complete bool) (*Config, Warnings,
 	return c, b.warnings, nil
 }
 
-// located adds the line of the value that a finding is about, if it is in the file.
+// located adds the line of the value that a finding is about, if it is in the file; a key
+// that an item of a list lacks has the line of the item.
 func (b *binder) located(p Problem) Problem {
-	if line, ok := b.lines[strings.ToLower(p.Path)]; ok && p.Line == 0 {
+	if p.Line != 0 {
+		return p
+	}
+	path := strings.ToLower(p.Path)
+	line, ok := b.lines[path]
+	for !ok && strings.Contains(path, "]") {
+		path = path[:strings.LastIndexAny(path, ".[")]
+		line, ok = b.lines[path]
+	}
+	if ok {
 		p.File, p.Line = b.file, line
 	}
 	return p

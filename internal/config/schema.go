@@ -12,16 +12,22 @@ import (
 // ValidateFile checks one file without the environment and the files beside it: what these may
 // give (account, access key, cluster name, address) is a warning when it is not in the file.
 func ValidateFile(name string, role Role) (Warnings, error) {
+	_, warnings, err := ReadFile(name, role)
+	return warnings, err
+}
+
+// ReadFile is ValidateFile and gives the configuration, in which what the environment and
+// other files may give can be missing.
+func ReadFile(name string, role Role) (*Config, Warnings, error) {
 	root, err := readObject(name)
 	if err != nil {
-		return nil, Problems{*fileProblem(name, name, err)}
+		return nil, nil, Problems{*fileProblem(name, name, err)}
 	}
 	b := &binder{file: name, lines: map[string]int{}}
 	c := Default()
 	c.Process.File = name
 	b.section(tree, reflect.ValueOf(c).Elem(), root, "")
-	_, warnings, err := b.finish(c, role, false)
-	return warnings, err
+	return b.finish(c, role, false)
 }
 
 // RoleOfFile guesses whether a file is a client's or a server's by the sections that it has.

@@ -39,6 +39,7 @@ func (k *checker) client() {
 		k.problem("inCluster.resources", "nothing to do: list kinds here, or add a section httpEndpoint")
 	}
 	k.resources("inCluster.resources", in.Resources)
+	k.policy()
 	if endpoint := k.config.HTTPEndpoint; endpoint != nil {
 		k.resources("httpEndpoint.resources", endpoint.Resources)
 		if endpoint.ServerPort == in.HealthPort && in.HealthPort != 0 {

@@ -120,7 +120,9 @@ func (r *Rule) compile(index int) (*compiled, []Problem) {
 			problem(fmt.Sprintf("match.namespaces[%d]", i), `%q must be the name of a namespace, in which * stands for any text`, pattern)
 		}
 	}
-	if !slices.Contains(Actions(), string(c.action)) {
+	if c.action == "" {
+		problem("action", "missing: use one of %s", strings.Join(Actions(), ", "))
+	} else if !slices.Contains(Actions(), string(c.action)) {
 		problem("action", "unknown value %q: use one of %s", c.action, strings.Join(Actions(), ", "))
 	}
 	switch {
