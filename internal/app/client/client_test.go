@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"synchronizer/internal/app"
+	"synchronizer/internal/config"
+	"synchronizer/internal/kube"
+	"synchronizer/internal/kube/recorded"
+	"synchronizer/internal/link/stock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const limit = 20 * time.Second
+
+// TestDependencies holds the client's program to what a client needs: it runs in
+// every cluster, and every package in it costs memory there.
+func TestDependencies(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "synchronizer/cmd/client").Output()
+	require.NoError(t, err)
+	packages := strings.Fields(string(out))
+	require.Contains(t, packages, "synchronizer/internal/agent")
+	for _, p := range packages {
+		for _, refused := range []string{
+			"synchronizer/internal/queue", "synchronizer/internal/store", "synchronizer/internal/api", "synchronizer/internal/relay",
+			"synchronizer/internal/ingest", "github.com/nats-io", "modernc.org/sqlite", "k8s.io/api",
+		} {
+			require.False(t, p == refused || strings.HasPrefix(p, refused+"/"), "the client links %s", p)
+		}
+	}
+}
+
+// load makes a client's configuration.
+func load(t *testing.T, server string) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"inCluster":{"serverUrl":"`+server+`","account":"a","accessKey":"k",
+		"clusterName":"c","healthPort":0,"resources":[{"group":"apps","version":"v1","resource":"deployments","strategy":"copy"}]}}`), 0o600))
+	c, _, err := config.LoadClient(config.Env{}.With("CONFIG", dir))
+	require.NoError(t, err)
+	return c
+}
+
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(name, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":"`+
+		server+`"}}],"users":[{"name":"x","user":{}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`), 0o600))
+	return name
+}
+
+// TestRun synchronizes from an API server to a server of the field, and ends.
+func TestRun(t *testing.T) {
+	cluster, err := recorded.NewServer(recorded.GenerateSet(recorded.Deployments, 1, 3))
+	require.NoError(t, err)
+	defer cluster.Close()
+	server := stock.NewServer(t)
+	c, err := Open(t.Context(), app.NewProcess(io.Discard), load(t, strings.Replace(server.URL, "http", "ws", 1)), kube.LoadOptions{Flag: kubeconfig(t, cluster.URL)}, true)
+	require.NoError(t, err)
+	require.Error(t, c.Ready())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	session := server.Next()
+	require.Equal(t, "c", session.Header.Get("X-API-CLUSTER"))
+	for item := range recorded.Generate(recorded.Deployments, 1, 3) {
+		session.Wait(func(f *stock.Frame) bool { return f.Namespace == item.Namespace && f.Name == item.Name })
+	}
+	require.Eventually(t, func() bool { return c.Ready() == nil }, limit, time.Millisecond)
+	cancel()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(limit):
+		require.FailNow(t, "the client does not stop")
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	_, err := Open(t.Context(), app.NewProcess(io.Discard), load(t, "ws://127.0.0.1:1"), kube.LoadOptions{Flag: "/nonexistent"}, false)
+	require.ErrorContains(t, err, "finding the API server: reading kubeconfig /nonexistent (from --kubeconfig)")
+
+	busy, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
+	require.NoError(t, err)
+	defer busy.Close()
+	c := load(t, "ws://127.0.0.1:1")
+	c.InCluster.HealthPort = busy.Addr().(*net.TCPAddr).Port
+	_, err = Open(t.Context(), app.NewProcess(io.Discard), c, kube.LoadOptions{Flag: kubeconfig(t, "http://127.0.0.1:1")}, true)
+	require.ErrorContains(t, err, "(inCluster.healthPort)")
+}
