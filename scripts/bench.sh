@@ -3,9 +3,10 @@
 #
 # usage: scripts/bench.sh [FLAG...]
 #
-# Measures on this machine: start and idle memory, then first sync and latency
-# against generated objects, then first sync against a real API server that it
-# starts. FLAGs go to first-sync and latency. Prints results only.
+# Measures on this machine and writes docs/benchmarks.md: start and idle memory,
+# then first sync and latency against generated objects, then both against a real
+# API server that it starts, which takes its share of the same cores. FLAGs go to
+# every first sync.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset KUBECONFIG
@@ -15,18 +16,25 @@ open_session
 logs=$work/logs
 mkdir "$logs"
 
+SYNCHRONIZER_COMMIT=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+export SYNCHRONIZER_COMMIT
+
 bench() {
 	echo
 	echo "== bench $*"
-	run bin/synchronizer bench "$@" || fail "bench $1 failed; the reason stands above."
+	run bin/synchronizer bench "$@" --document docs/benchmarks.md || fail "bench $1 failed; the reason stands above."
 }
 
 build_synchronizer
-bench up
-bench first-sync "$@"
-bench latency "$@"
+run go build -buildvcs=false -o bin/client ./cmd/client || fail 'bin/client could not be built; the reason stands above.'
 
-# The same against a real API server, which takes its share of the same cores.
+bench up
+bench first-sync --client bin/client "$@"
+bench first-sync --client bin/client --objects 100000 --runs 1 "$@"
+bench latency --client bin/client --rate 10
+bench latency --client bin/client --rate 1000
+
 build_kubernetes
 start_kubernetes "$work/kubernetes"
-bench first-sync --kubeconfig "$kubeconfig" "$@"
+bench first-sync --client bin/client --kubeconfig "$kubeconfig" --objects 5000 "$@"
+bench latency --client bin/client --kubeconfig "$kubeconfig" --rate 10

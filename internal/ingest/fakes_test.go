@@ -134,13 +134,14 @@ type rig struct {
 	store    *sqlite.DB
 	ingester *Ingester
 	drops    *drops
+	ctx      context.Context // of the test
 }
 
 func newRig(t *testing.T, wrap func(synchronizer.Store) synchronizer.Store) *rig {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"))
 	require.NoError(t, err)
-	r := &rig{script: newScript(), store: db, drops: &drops{counts: map[synchronizer.DropReason]int{}}}
+	r := &rig{ctx: t.Context(), script: newScript(), store: db, drops: &drops{counts: map[synchronizer.DropReason]int{}}}
 	var store synchronizer.Store = db
 	if wrap != nil {
 		store = wrap(db)
@@ -163,7 +164,7 @@ func newRig(t *testing.T, wrap func(synchronizer.Store) synchronizer.Store) *rig
 
 // row reads the stored row of an object, nil if there is none.
 func (r *rig) row(t require.TestingT, name string) *synchronizer.Row {
-	row, err := r.store.Object(context.Background(), synchronizer.ObjectKey{ClusterID: cluster, Kind: deployments, Namespace: "default", Name: name})
+	row, err := r.store.Object(r.ctx, synchronizer.ObjectKey{ClusterID: cluster, Kind: deployments, Namespace: "default", Name: name})
 	if errors.Is(err, synchronizer.ErrNotFound) {
 		return nil
 	}
