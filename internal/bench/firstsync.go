@@ -43,7 +43,7 @@ func FirstSync(ctx context.Context, o FirstSyncOptions) (_ *Report, err error) {
 	defer func() { err = errors.Join(err, src.close()) }()
 	about := src.data()
 	report.Data = &about
-	report.Benchmark = "first sync, " + o.apiServer()
+	report.Benchmark = fmt.Sprintf("first sync of %s objects, %s", number(float64(about.Objects)), o.apiServer())
 	var profiles stageTotals
 	for run := range o.Runs {
 		if err := o.run(ctx, report, src, run, &profiles); err != nil {
