@@ -65,8 +65,8 @@ type Cluster struct {
 	log       *slog.Logger
 
 	mu     sync.Mutex
-	groups map[string]*groupVersion        // by group/version
-	pages  map[synchronizer.Kind]pageLimit // what the lists before have learned
+	groups map[string]*groupVersion // by group/version
+	pages  map[pageKey]pageLimit    // what the lists before have learned
 }
 
 var _ synchronizer.Cluster = (*Cluster)(nil)
@@ -107,7 +107,7 @@ func New(options Options) (*Cluster, error) {
 		metrics: newMetrics(options.Registerer),
 		log:     options.Logger,
 		groups:  map[string]*groupVersion{},
-		pages:   map[synchronizer.Kind]pageLimit{},
+		pages:   map[pageKey]pageLimit{},
 	}
 	if options.QPS > 0 {
 		c.limiter = rate.NewLimiter(rate.Limit(options.QPS), options.Burst)

@@ -26,7 +26,11 @@ const (
 // the API server ends an answer that is not taken within its request timeout
 // (60 s by default): each must not block for long.
 func (c *Cluster) List(ctx context.Context, kind synchronizer.Kind, each func(synchronizer.Object) error) (string, error) {
-	version, pages, err := c.list(ctx, kind, each)
+	return c.selectedList(ctx, kind, Selection{}, each)
+}
+
+func (c *Cluster) selectedList(ctx context.Context, kind synchronizer.Kind, selection Selection, each func(synchronizer.Object) error) (string, error) {
+	version, pages, err := c.list(ctx, kind, selection, each)
 	var own *callbackError
 	switch {
 	case err == nil:
@@ -40,15 +44,25 @@ func (c *Cluster) List(ctx context.Context, kind synchronizer.Kind, each func(sy
 	return "", fmt.Errorf("listing %v: %w", kind, err)
 }
 
-func (c *Cluster) list(ctx context.Context, kind synchronizer.Kind, each func(synchronizer.Object) error) (version string, pages int, err error) {
-	described, err := c.Describe(ctx, kind)
-	if err != nil {
+func (c *Cluster) list(ctx context.Context, kind synchronizer.Kind, selection Selection, each func(synchronizer.Object) error) (version string, pages int, err error) {
+	if err := selection.check(); err != nil {
 		return "", 0, err
 	}
-	items := c.itemReader(ctx, kind, described.ObjectKind)
-	limit := c.pageLimit(kind)
+	objectKind := selection.ObjectKind
+	if objectKind == "" {
+		described, err := c.Describe(ctx, kind)
+		if err != nil {
+			return "", 0, err
+		}
+		objectKind = described.ObjectKind
+	} else if err := checkKind(kind); err != nil {
+		return "", 0, err
+	}
+	items := c.itemReader(ctx, kind, objectKind)
+	learned := pageKey{kind, selection}
+	limit := c.pageLimit(learned)
 	for next := ""; ; {
-		p, err := c.listPage(ctx, kind, limit, next, items, each)
+		p, err := c.listPage(ctx, kind, selection, limit, next, items, each)
 		if err != nil {
 			return "", pages, fmt.Errorf("page %d: %w", pages+1, err)
 		}
@@ -60,7 +74,7 @@ func (c *Cluster) list(ctx context.Context, kind synchronizer.Kind, each func(sy
 			version = p.resourceVersion
 		}
 		limit = limit.after(p, c.options.PageSize)
-		c.setPageLimit(kind, limit)
+		c.setPageLimit(learned, limit)
 		if p.next == "" {
 			return version, pages, nil
 		}
@@ -71,12 +85,12 @@ func (c *Cluster) list(ctx context.Context, kind synchronizer.Kind, each func(sy
 	}
 }
 
-func (c *Cluster) listPage(ctx context.Context, kind synchronizer.Kind, limit pageLimit, next string, items *itemReader, each func(synchronizer.Object) error) (page, error) {
-	query := url.Values{"limit": {strconv.Itoa(int(limit))}}
+func (c *Cluster) listPage(ctx context.Context, kind synchronizer.Kind, selection Selection, limit pageLimit, next string, items *itemReader, each func(synchronizer.Object) error) (page, error) {
+	query := selection.apply(url.Values{"limit": {strconv.Itoa(int(limit))}})
 	if next != "" {
 		query.Set("continue", next)
 	}
-	a, err := c.get(ctx, "list", path(kind, ""), query, c.options.ReadSilence)
+	a, err := c.get(ctx, "list", path(kind, selection.Namespace), query, c.options.ReadSilence)
 	if err != nil {
 		return page{}, err
 	}
@@ -121,17 +135,23 @@ func (l pageLimit) after(p page, most int) pageLimit {
 	return l
 }
 
-func (c *Cluster) pageLimit(kind synchronizer.Kind) pageLimit {
+// pageKey is what a page limit is learned for.
+type pageKey struct {
+	kind      synchronizer.Kind
+	selection Selection
+}
+
+func (c *Cluster) pageLimit(key pageKey) pageLimit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.pages[kind]; l > 0 {
+	if l := c.pages[key]; l > 0 {
 		return l
 	}
 	return pageLimit(c.options.PageSize)
 }
 
-func (c *Cluster) setPageLimit(kind synchronizer.Kind, l pageLimit) {
+func (c *Cluster) setPageLimit(key pageKey, l pageLimit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pages[kind] = l
+	c.pages[key] = l
 }

@@ -20,7 +20,11 @@ const watchBuffer = 4 << 10
 // Watch implements synchronizer.Cluster. The API server is asked to end it after
 // 5 to 10 minutes, at random, so that watches spread over its replicas.
 func (c *Cluster) Watch(ctx context.Context, kind synchronizer.Kind, resourceVersion string, each func(synchronizer.WatchEvent) error) error {
-	err := c.watch(ctx, kind, resourceVersion, each)
+	return c.selectedWatch(ctx, kind, Selection{}, resourceVersion, each)
+}
+
+func (c *Cluster) selectedWatch(ctx context.Context, kind synchronizer.Kind, selection Selection, resourceVersion string, each func(synchronizer.WatchEvent) error) error {
+	err := c.watch(ctx, kind, selection, resourceVersion, each)
 	var own *callbackError
 	if errors.As(err, &own) {
 		return own.err
@@ -47,24 +51,27 @@ func (c *Cluster) Watch(ctx context.Context, kind synchronizer.Kind, resourceVer
 	return nil
 }
 
-func (c *Cluster) watch(ctx context.Context, kind synchronizer.Kind, resourceVersion string, each func(synchronizer.WatchEvent) error) error {
+func (c *Cluster) watch(ctx context.Context, kind synchronizer.Kind, selection Selection, resourceVersion string, each func(synchronizer.WatchEvent) error) error {
 	if err := checkKind(kind); err != nil {
 		return err
 	}
-	query := url.Values{
+	if err := selection.check(); err != nil {
+		return err
+	}
+	query := selection.apply(url.Values{
 		"watch":               {"true"},
 		"allowWatchBookmarks": {"true"},
 		"timeoutSeconds":      {strconv.Itoa(300 + rand.IntN(301))},
-	}
+	})
 	if resourceVersion != "" {
 		query.Set("resourceVersion", resourceVersion)
 	}
-	a, err := c.get(ctx, "watch", path(kind, ""), query, c.options.WatchSilence)
+	a, err := c.get(ctx, "watch", path(kind, selection.Namespace), query, c.options.WatchSilence)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	s, items := newScanner(a, watchBuffer), c.itemReader(ctx, kind, "")
+	s, items := newScanner(a, watchBuffer), c.itemReader(ctx, kind, selection.ObjectKind)
 	for {
 		err := readFrame(s, items, func(e synchronizer.WatchEvent) error {
 			if err := ctx.Err(); err != nil {
