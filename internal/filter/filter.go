@@ -4,13 +4,13 @@ package filter
 
 import (
 	"fmt"
-	"slices"
+	"sync/atomic"
 
 	"synchronizer"
 	"synchronizer/internal/rawjson"
 )
 
-// Rules are what the configuration says.
+// Rules are what the configuration says. Names are taken as they are.
 type Rules struct {
 	IncludeNamespaces []string // not empty: only these
 	ExcludeNamespaces []string // looked at only if IncludeNamespaces is empty
@@ -19,28 +19,35 @@ type Rules struct {
 	IncludeChildWorkloads bool
 }
 
-// Filter answers for single objects. It does not change, so that any number of
-// goroutines may use it. A nil Filter allows everything.
-type Filter struct{ rules Rules }
+// Filter answers for single objects. Any number of goroutines may use it, and
+// no answer waits for a lock. A nil Filter allows everything.
+type Filter struct {
+	operatorNamespace     string
+	includeChildWorkloads bool
+	rules                 atomic.Pointer[ruleset] // nil: none are known yet
+}
 
-// New keeps its own copy of the lists.
+// New makes a filter whose rules do not change. It keeps its own copy of the lists.
 func New(rules Rules) *Filter {
-	rules.IncludeNamespaces = slices.Clone(rules.IncludeNamespaces)
-	rules.ExcludeNamespaces = slices.Clone(rules.ExcludeNamespaces)
-	return &Filter{rules: rules}
+	f := &Filter{operatorNamespace: rules.OperatorNamespace, includeChildWorkloads: rules.IncludeChildWorkloads}
+	f.rules.Store(named(rules.IncludeNamespaces, rules.ExcludeNamespaces))
+	return f
 }
 
 // Namespace reports whether the objects of a namespace are carried. The empty
 // namespace is that of cluster-scoped objects.
 func (f *Filter) Namespace(namespace string) bool {
-	switch {
-	case f == nil, namespace == "", namespace == f.rules.OperatorNamespace:
+	if f == nil {
 		return true
-	case len(f.rules.IncludeNamespaces) > 0:
-		return slices.Contains(f.rules.IncludeNamespaces, namespace)
-	default:
-		return !slices.Contains(f.rules.ExcludeNamespaces, namespace)
 	}
+	rules := f.rules.Load()
+	switch {
+	case rules == nil:
+		return false
+	case namespace == "", namespace == f.operatorNamespace:
+		return true
+	}
+	return rules.allow(namespace)
 }
 
 // Allows reports whether an object is carried. The document is read only for
@@ -53,10 +60,10 @@ func (f *Filter) Allows(kind synchronizer.Kind, namespace string, doc []byte) (b
 	if !f.Namespace(namespace) {
 		return false, nil
 	}
-	if f.rules.IncludeChildWorkloads || !canBeChild(kind) {
+	if f.includeChildWorkloads || !canBeChild(kind) {
 		return true, nil
 	}
-	if namespace != "" && namespace == f.rules.OperatorNamespace {
+	if namespace != "" && namespace == f.operatorNamespace {
 		return true, nil
 	}
 	child, err := isChild(kind, doc)
