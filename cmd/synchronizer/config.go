@@ -14,7 +14,11 @@ import (
 )
 
 func newConfig() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", GroupID: "tools", Short: "Check a configuration, and show what can be configured"}
+	cmd := &cobra.Command{
+		Use: "config", GroupID: "tools", Args: usageArgs(cobra.NoArgs),
+		Short: "Check a configuration, and show what can be configured",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(newConfigValidate(), newConfigDefaults(), newConfigSchema())
 	return cmd
 }

@@ -105,7 +105,11 @@ func (f *diffFlags) scope() (diff.Scope, error) {
 	if len(c.InCluster.Resources) == 0 {
 		c.InCluster.Resources = config.CommonResources()
 	}
-	s := diff.Scope{Filter: client.Filter(c), Transform: policy.New(policy.LinkV1)}
+	transform, err := c.Policy(policy.LinkV1)
+	if err != nil {
+		return diff.Scope{}, err
+	}
+	s := diff.Scope{Filter: client.Filter(c), Transform: transform}
 	for i := range c.InCluster.Resources {
 		s.Kinds = append(s.Kinds, c.InCluster.Resources[i].Kind())
 	}
@@ -123,10 +127,16 @@ func (f *diffFlags) compare(ctx context.Context, cluster synchronizer.Cluster, r
 	if f.account != "" {
 		query.Set("account", f.account)
 	}
-	stored := diff.Set{}
+	stored, account := diff.Set{}, f.account
 	err = reader.EachPage(ctx, query, func(page []api.Object) error {
 		for i := range page {
 			o := &page[i]
+			if account == "" {
+				account = o.Account
+			}
+			if o.Account != account {
+				return fmt.Errorf("%w: accounts %q and %q both have a cluster %q; say which with --account", app.ErrUsage, account, o.Account, name)
+			}
 			kind := synchronizer.Kind{Group: o.Group, Version: o.Version, Resource: o.Resource}
 			stored[diff.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = diff.Entry{UID: o.UID, Checksum: o.Checksum}
 		}

@@ -59,7 +59,11 @@ func (f *fleet) explain(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w (is it running? `synchronizer up` starts one; --server names another)", err)
 	case api.IsStatus(err, http.StatusUnauthorized):
-		return fmt.Errorf("%w (token of %s; --token-file names another)", err, f.tokenFile)
+		from := f.tokenFile
+		if os.Getenv("SYNCHRONIZER_TOKEN") != "" {
+			from = "the environment variable SYNCHRONIZER_TOKEN"
+		}
+		return fmt.Errorf("%w (token of %s; --token-file names another)", err, from)
 	}
 	return err
 }

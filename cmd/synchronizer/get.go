@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -229,11 +230,13 @@ func (p *jsonPrinter) print(o *api.Object) error {
 		before = "{\"items\":[\n"
 	}
 	p.n++
-	text, err := json.Marshal(o)
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // people read "<", and so it stands in the object
+	if err := enc.Encode(o); err != nil {
 		return fmt.Errorf("marshalling %s: %w", o.Name, err)
 	}
-	_, err = fmt.Fprintf(p.w, "%s%s", before, text)
+	_, err := fmt.Fprintf(p.w, "%s%s", before, bytes.TrimSpace(text.Bytes()))
 	return err
 }
 

@@ -44,7 +44,6 @@ type Scope struct {
 // that it does not serve are returned apart.
 func Live(ctx context.Context, cluster synchronizer.Cluster, scope Scope) (set Set, absent []synchronizer.Kind, err error) {
 	set = Set{}
-	var buf []byte
 	for _, kind := range scope.Kinds {
 		_, err := cluster.List(ctx, kind, func(o synchronizer.Object) error {
 			if o.Err != nil {
@@ -53,7 +52,7 @@ func Live(ctx context.Context, cluster synchronizer.Cluster, scope Scope) (set S
 			if carried, err := scope.Filter.Allows(kind, o.Namespace, o.Body); err != nil || !carried {
 				return err
 			}
-			body, err := scope.Transform.Apply(buf[:0], kind.Group, kind.Resource, o.Namespace, o.Body)
+			body, err := scope.Transform.Apply(nil, kind.Group, kind.Resource, o.Namespace, o.Body)
 			if err != nil {
 				return fmt.Errorf("transforming %s %s/%s: %w", kind, o.Namespace, o.Name, err)
 			}

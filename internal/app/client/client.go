@@ -38,6 +38,10 @@ type Client struct {
 // the process has another health port.
 func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadOptions, health bool) (_ *Client, err error) {
 	reg := p.Registerer("client")
+	transform, err := c.Policy(policy.LinkV1)
+	if err != nil {
+		return nil, err
+	}
 	rest, description, err := kube.LoadConfig(load)
 	if err != nil {
 		return nil, fmt.Errorf("finding the API server: %w", err)
@@ -76,7 +80,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	}
 	if client.agent, err = agent.New(agent.Options{
 		Cluster: client.cluster, Dialer: client.dialer, Kinds: kinds(in.Resources),
-		Filter: Filter(c), Policy: policy.New(policy.LinkV1),
+		Filter: Filter(c), Policy: transform,
 		Drop: p.Drops.Drop, MaxObjectBytes: int(in.MaxObjectBytes),
 		Logger: p.Logger, Registerer: reg,
 	}); err != nil {
@@ -86,6 +90,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 		if client.health, err = telemetry.Listen(ctx, app.LocalPort(in.HealthPort), "inCluster.healthPort"); err != nil {
 			return nil, err
 		}
+		p.Logger.Info("health", "address", client.health.Addr())
 	}
 	return client, nil
 }

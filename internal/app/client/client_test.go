@@ -45,11 +45,11 @@ func TestDependencies(t *testing.T) {
 }
 
 // load makes a client's configuration.
-func load(t *testing.T, server string) *config.Config {
+func load(t *testing.T, server string, more ...string) *config.Config {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"inCluster":{"serverUrl":"`+server+`","account":"a","accessKey":"k",
-		"clusterName":"c","healthPort":0,"resources":[{"group":"apps","version":"v1","resource":"deployments","strategy":"copy"}]}}`), 0o600))
+		"clusterName":"c","healthPort":0,`+strings.Join(more, "")+`"resources":[{"group":"apps","version":"v1","resource":"deployments","strategy":"copy"}]}}`), 0o600))
 	c, _, err := config.LoadClient(config.Env{}.With("CONFIG", dir))
 	require.NoError(t, err)
 	return c
@@ -69,7 +69,8 @@ func TestRun(t *testing.T) {
 	require.NoError(t, err)
 	defer cluster.Close()
 	server := stock.NewServer(t)
-	c, err := Open(t.Context(), app.NewProcess(io.Discard), load(t, strings.Replace(server.URL, "http", "ws", 1)), kube.LoadOptions{Flag: kubeconfig(t, cluster.URL)}, true)
+	c, err := Open(t.Context(), app.NewProcess(io.Discard), load(t, strings.Replace(server.URL, "http", "ws", 1),
+		`"policy":[{"match":{"resource":"deployments","group":"apps"},"paths":["spec"],"action":"drop"}],`), kube.LoadOptions{Flag: kubeconfig(t, cluster.URL)}, true)
 	require.NoError(t, err)
 	require.Error(t, c.Ready())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,6 +82,13 @@ func TestRun(t *testing.T) {
 		session.Wait(func(f *stock.Frame) bool { return f.Namespace == item.Namespace && f.Name == item.Name })
 	}
 	require.Eventually(t, func() bool { return c.Ready() == nil }, limit, time.Millisecond)
+	for item := range recorded.Generate(recorded.Deployments, 1, 1) {
+		require.NoError(t, session.Send([]byte(`{"Depth":3,"Event":4,"Kind":{"Group":"apps","Version":"v1","Resource":"deployments","AdditionalProperties":null},"MsgId":"m","Namespace":"`+
+			item.Namespace+`","Name":"`+item.Name+`","ResourceVersion":0,"BaseObject":"","AdditionalProperties":null}`)))
+		put := session.WaitFor(stock.PutObject, recorded.Deployments, item.Namespace, item.Name)
+		require.Contains(t, string(item.Body), `"image"`)
+		require.NotContains(t, put.Object, `"image"`, "inCluster.policy is applied")
+	}
 	cancel()
 	select {
 	case err := <-done:
