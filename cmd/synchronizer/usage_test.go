@@ -98,8 +98,13 @@ func TestAge(t *testing.T) {
 		ago  time.Duration
 		want string
 	}{
-		{-time.Hour, "0s"}, {time.Second, "1s"}, {119 * time.Second, "119s"}, {2 * time.Minute, "2m"},
-		{2*time.Hour - time.Second, "119m"}, {3 * time.Hour, "3h"}, {72 * time.Hour, "3d"},
+		{-time.Hour, "0s"},
+		{time.Second, "1s"},
+		{119 * time.Second, "119s"},
+		{2 * time.Minute, "2m"},
+		{2*time.Hour - time.Second, "119m"},
+		{3 * time.Hour, "3h"},
+		{72 * time.Hour, "3d"},
 	} {
 		require.Equal(t, test.want, age(time.Now().Add(-test.ago)))
 	}

@@ -21,6 +21,7 @@ var errTest = errors.New("run failed")
 // is slow, fast or fails: each accepted item is run exactly once and in order,
 // or returned by end; never are more bytes accepted than max, but for one item.
 func TestPumpAccountsForEveryItem(t *testing.T) {
+	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 50).Draw(t, "max")
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 60), 1, 60).Draw(t, "sizes")
@@ -55,7 +56,7 @@ func TestPumpAccountsForEveryItem(t *testing.T) {
 		for i, size := range sizes {
 			ok, err := true, error(nil)
 			if wait {
-				err = p.put(context.Background(), i, size)
+				err = p.put(ctx, i, size)
 				ok = err == nil
 			} else {
 				ok, err = p.offer(i, size)
@@ -70,7 +71,7 @@ func TestPumpAccountsForEveryItem(t *testing.T) {
 				}
 			}
 		}
-		err := p.flush(context.Background())
+		err := p.flush(ctx)
 		failed, waiting := p.end()
 		require.Equal(t, accepted, slices.Concat(ran, failed, waiting))
 		if failAt > len(sizes) || len(failed) == 0 {

@@ -218,10 +218,14 @@ func TestRunThatCannotGoOn(t *testing.T) {
 }
 
 func TestIngesterAlone(t *testing.T) {
-	t.Setenv("CONFIG", t.TempDir())
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"backend":{"messageQueue":{"type":"embedded"}}}`), 0o600))
 	err := RunIngester(t.Context(), dir)
 	require.Equal(t, app.ExitUsage, app.ExitCode(err), "%v", err)
 	require.ErrorContains(t, err, "embedded")
+
+	// A configuration that is right must not end as if all was done.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"backend":{"messageQueue":{"type":"nats","natsConfig":{"urls":"nats://127.0.0.1:1"}}},
+		"store":{"type":"postgres","postgres":{"url":"postgres://127.0.0.1/x"}}}`), 0o600))
+	require.ErrorContains(t, RunIngester(t.Context(), dir), "not supported by this version")
 }
