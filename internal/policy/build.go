@@ -45,15 +45,16 @@ type state struct {
 // makes a deterministic automaton.
 type builder struct {
 	secret bool // the kind is a Secret
-	nodes  int  // made so far; above maxNodes everything is removed
-	// measuring counts the nodes that any part of the rules could need, so it goes on
+	work   int  // done so far, in steps looked at; above maxWork everything is removed
+	// measuring counts the work that any part of the rules could need, so it goes on
 	// where a stronger rule ends the others.
 	measuring bool
 }
 
 // build makes the rule for a place.
 func (b *builder) build(s state) *rule {
-	if b.nodes++; b.nodes > maxNodes {
+	names := s.names()
+	if b.work += nodeWork + (len(names)+2)*s.size(); b.work > maxWork {
 		return gone
 	}
 	var highest *edit
@@ -65,53 +66,57 @@ func (b *builder) build(s state) *rule {
 			}
 		}
 	}
-	if highest != nil {
-		if r := s.terminal(highest); r != nil && !b.measuring {
-			return r
-		}
-	}
 	r := &rule{reveal: s.revealed}
-	if possible := s.shape(r); !possible && !b.measuring {
-		return gone
+	if highest != nil && s.end(r, highest) && !b.measuring {
+		return r
 	}
-	for _, name := range s.names() {
+	r.only, r.strict = s.shape(), s.strict()
+	switch {
+	case !r.strict:
+	case r.only == arrays:
+		r.only = nothing
+	case r.only == objects|arrays:
+		r.only = objects
+	}
+	for _, name := range names {
 		next, inner := s.child(func(t step) bool { return t.member(name) })
 		next.base64 = next.base64 || b.secret && s.depth == 0 && name == "data"
 		r.members = append(r.members, memberRule{name, b.inner(next, inner)})
 	}
 	r.all = b.inner(s.child(func(t step) bool { return t.kind == anyMember }))
 	r.elements = b.inner(s.child(func(t step) bool { return t.kind == anyElement }))
-	for i := range s.edits {
-		r.strict = r.strict || s.edits[i].strict && len(s.edits[i].path) == 1 && !s.revealed
-	}
 	return r
 }
 
-// terminal is the rule for a value that a path ends at; nil if one must look inside.
-func (s *state) terminal(e *edit) *rule {
+// end makes r the rule for a value that a path ends at; false if one must look inside.
+func (s *state) end(r *rule, e *edit) bool {
 	switch e.rank {
 	case rankDrop:
-		return gone
+		r.action = remove
+		return true
 	case rankNull:
-		return &rule{action: replace, text: "null"}
+		r.action, r.text = replace, "null"
+		return true
 	case rankHash:
-		return &rule{action: hash, salt: e.salt, base64: s.base64}
+		r.action, r.salt, r.base64 = hash, e.salt, s.base64
+		return true
+	case rankReveal:
+		return false
 	case rankBuiltinMask:
 		if s.revealed {
-			return nil
+			return false
 		}
-	case rankReveal:
-		return nil
 	}
+	r.action, r.text = replace, mask
 	if s.base64 {
-		return &rule{action: replace, text: maskBase64}
+		r.text = maskBase64
 	}
-	return &rule{action: replace, text: mask}
+	return true
 }
 
-// shape sets which values may stand here if only the kept paths may stay; false if
-// none.
-func (s *state) shape(r *rule) bool {
+// shape says which values may stand here if only the kept paths may stay.
+func (s *state) shape() shapes {
+	only := anything
 	for _, k := range s.keeps {
 		if len(k.root) > 0 {
 			continue
@@ -124,14 +129,28 @@ func (s *state) shape(r *rule) bool {
 				wanted |= objects
 			}
 		}
-		if r.only != anything {
-			wanted &= r.only
+		if only != anything {
+			wanted &= only
 		}
-		if r.only = wanted; wanted == 0 {
-			return false
+		if only = wanted; only == 0 {
+			return nothing
 		}
 	}
-	return true
+	return only
+}
+
+// strict reports whether only an object may stand here.
+func (s *state) strict() bool {
+	return !s.revealed && slices.ContainsFunc(s.edits, func(e edit) bool { return e.strict && len(e.path) == 1 })
+}
+
+// size is the number of paths that are followed.
+func (s *state) size() int {
+	n := len(s.edits)
+	for _, k := range s.keeps {
+		n += len(k.paths)
+	}
+	return n
 }
 
 // names are the names that paths go on with, sorted.

@@ -168,3 +168,13 @@ func (p path) meets(other path) bool {
 	}
 	return true
 }
+
+// JoinPath gives the path of a member of the value at outer, as rules write it; outer
+// is empty for the object itself.
+func JoinPath(outer, name string) string {
+	inner := path{{name: name}}.String()
+	if outer == "" || inner[0] == '[' {
+		return outer + inner
+	}
+	return outer + "." + inner
+}

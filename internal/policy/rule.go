@@ -58,10 +58,12 @@ type Problem struct {
 	Message string
 }
 
-// maxPaths bounds the paths of all rules together, and maxNodes what becomes of them.
+// maxPaths bounds the paths of all rules together, and maxWork what it takes to merge
+// them: each place of the graph counts nodeWork and the steps looked at for it.
 const (
 	maxPaths = 1000
-	maxNodes = 50_000
+	maxWork  = 4_000_000
+	nodeWork = 50
 )
 
 // compiled is a Rule whose parts have been read.

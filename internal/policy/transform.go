@@ -52,7 +52,7 @@ func Compile(link Link, rules []Rule) (*Transform, []Problem) {
 	switch {
 	case paths > maxPaths:
 		problems = append(problems, Problem{Rule: -1, Message: fmt.Sprintf("the rules have %d paths together, %d at most", paths, maxPaths)})
-	case len(problems) == 0 && t.measure() > maxNodes:
+	case len(problems) == 0 && t.measure() > maxWork:
 		problems = append(problems, Problem{Rule: -1, Message: "the rules have too many paths with * that may lead to the same place: name members instead"})
 	}
 	if len(problems) > 0 {
@@ -90,7 +90,7 @@ func (t *Transform) fingerprint() (sum [16]byte) {
 	return sum
 }
 
-// measure counts the nodes that the rules of one object can need at most.
+// measure counts the work that the rules of one object can make at most.
 func (t *Transform) measure() int {
 	if len(t.rules) == 0 {
 		return 0
@@ -101,7 +101,7 @@ func (t *Transform) measure() int {
 	}
 	b := builder{secret: true, measuring: true}
 	b.build(s)
-	return b.nodes
+	return b.work
 }
 
 // graph merges the default policy for a kind with rules.

@@ -26,6 +26,7 @@ const (
 	anything shapes = 0 // no restriction
 	objects  shapes = 1
 	arrays   shapes = 2
+	nothing  shapes = 4
 )
 
 // rule says what becomes of a value. Rules form a graph along the steps of paths.
