@@ -55,7 +55,7 @@ writes them into a database, from which people read the fleet.`,
 	)
 	root.AddCommand(newUp(), newAgent(), newServer(), newIngester(),
 		newGet(), newClusters(), newDiff(),
-		newConfig(), newBench())
+		newConfig(), newPolicy(), newBench())
 	root.SetHelpCommandGroupID("tools")
 	root.SetCompletionCommandGroupID("tools")
 	return root

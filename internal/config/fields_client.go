@@ -112,7 +112,7 @@ var clientFields = slices.Concat([]Field{
 	},
 	{
 		Path: "inCluster.policy", Origin: Ours,
-		Doc: "Rules that hide parts of objects before they leave the cluster, beyond the built-in ones; see the page on the policy. For each value the strongest rule holds, whatever their order. Try them with `synchronizer policy test`.",
+		Doc: "Rules that hide parts of objects before they leave the cluster, beyond the built-in ones; see [policy.md](policy.md). For each value the strongest rule holds, whatever their order. Try them with `synchronizer policy test`.",
 	},
 	{Path: "inCluster.policy[].match", Origin: Ours, Doc: "Which objects the rule is about."},
 	{
