@@ -8,6 +8,7 @@ package diff
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,11 +16,16 @@ import (
 	"synchronizer"
 	"synchronizer/internal/checksum"
 	"synchronizer/internal/filter"
+	"synchronizer/internal/patch"
 	"synchronizer/internal/policy"
 )
 
 // Entry is what must agree of one object.
-type Entry struct{ UID, Checksum string }
+type Entry struct {
+	UID, Checksum string
+	// ResourceVersion is known of stored objects. It is not compared.
+	ResourceVersion string
+}
 
 // Key names an object within one cluster.
 type Key struct {
@@ -38,6 +44,11 @@ type Scope struct {
 	Kinds     []synchronizer.Kind
 	Filter    *filter.Filter
 	Transform *policy.Transform
+	// Stored is what the store has; it may be nil. Checksum v1 covers
+	// metadata.resourceVersion, but a client does not tell a change of nothing else
+	// (managedFields, a node's heartbeat), so an object that is as it is stored but
+	// for that agrees.
+	Stored Set
 }
 
 // Live lists the cluster and makes the set of what should be stored of it. Kinds
@@ -60,7 +71,13 @@ func Live(ctx context.Context, cluster synchronizer.Cluster, scope Scope) (set S
 			if err != nil {
 				return fmt.Errorf("computing the checksum of %s %s/%s: %w", kind, o.Namespace, o.Name, err)
 			}
-			set[Key{kind, o.Namespace, o.Name}] = Entry{UID: o.UID, Checksum: sum}
+			key := Key{kind, o.Namespace, o.Name}
+			if known, ok := scope.Stored[key]; ok && known.UID == o.UID && known.Checksum != sum && known.ResourceVersion != "" {
+				if sum, err = sumAt(known, sum, body); err != nil {
+					return fmt.Errorf("computing the checksum of %s: %w", key, err)
+				}
+			}
+			set[key] = Entry{UID: o.UID, Checksum: sum}
 			return nil
 		})
 		switch {
@@ -71,6 +88,24 @@ func Live(ctx context.Context, cluster synchronizer.Cluster, scope Scope) (set S
 		}
 	}
 	return set, absent, nil
+}
+
+// sumAt is the stored checksum if body differs from what is stored by its
+// resourceVersion only, else sum.
+func sumAt(stored Entry, sum string, body []byte) (string, error) {
+	version, err := json.Marshal(stored.ResourceVersion)
+	if err != nil {
+		return "", err
+	}
+	older, err := patch.ApplyV1(body, fmt.Appendf(nil, `{"metadata":{"resourceVersion":%s}}`, version))
+	if err != nil {
+		return "", err
+	}
+	was, err := checksum.ObjectV1(older)
+	if err == nil && was == stored.Checksum {
+		return was, nil
+	}
+	return sum, err
 }
 
 // Report is what does not agree; the lists are sorted.
@@ -91,7 +126,7 @@ func Compare(live, stored Set) Report {
 		switch got, ok := stored[key]; {
 		case !ok:
 			r.Missing = append(r.Missing, key.String())
-		case got != want:
+		case got.UID != want.UID || got.Checksum != want.Checksum:
 			r.Different = append(r.Different, key.String())
 		default:
 			r.Agree++

@@ -3,11 +3,13 @@
 package diff
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
+	"synchronizer/internal/checksum"
 	"synchronizer/internal/filter"
 	"synchronizer/internal/kube/kubefake"
 	"synchronizer/internal/policy"
@@ -18,8 +20,8 @@ var configMaps = synchronizer.Kind{Version: "v1", Resource: "configmaps"}
 func key(name string) Key { return Key{Kind: configMaps, Namespace: "default", Name: name} }
 
 func TestCompare(t *testing.T) {
-	live := Set{key("same"): {"1", "a"}, key("changed"): {"2", "b"}, key("again"): {"3", "c"}, key("new"): {"4", "d"}}
-	stored := Set{key("same"): {"1", "a"}, key("changed"): {"2", "x"}, key("again"): {"old", "c"}, key("gone"): {"5", "e"}}
+	live := Set{key("same"): {UID: "1", Checksum: "a"}, key("changed"): {UID: "2", Checksum: "b"}, key("again"): {UID: "3", Checksum: "c"}, key("new"): {UID: "4", Checksum: "d"}}
+	stored := Set{key("same"): {UID: "1", Checksum: "a"}, key("changed"): {UID: "2", Checksum: "x"}, key("again"): {UID: "old", Checksum: "c"}, key("gone"): {UID: "5", Checksum: "e"}}
 	r := Compare(live, stored)
 	require.Equal(t, Report{
 		Agree:     1,
@@ -50,4 +52,21 @@ func TestLiveAppliesTheRules(t *testing.T) {
 	live, _, err = Live(t.Context(), cluster, scope)
 	require.NoError(t, err)
 	require.Len(t, live, 2)
+}
+
+// A client does not tell a change of the resourceVersion alone, though checksum
+// v1 covers it: the object agrees with a row that has an older one.
+func TestResourceVersionAloneIsNoDifference(t *testing.T) {
+	cluster := kubefake.New()
+	cluster.Put(configMaps, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","uid":"u"},"data":{"k":"1"}}`))
+	scope := Scope{Kinds: []synchronizer.Kind{configMaps}, Transform: policy.New(policy.LinkV1)}
+	const older = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","resourceVersion":"0","uid":"u"},"data":{"k":"%s"}}`
+	for value, want := range map[string]bool{"1": true, "2": false} {
+		sum, err := checksum.ObjectV1(fmt.Appendf(nil, older, value))
+		require.NoError(t, err)
+		scope.Stored = Set{key("a"): {UID: "u", Checksum: sum, ResourceVersion: "0"}}
+		live, _, err := Live(t.Context(), cluster, scope)
+		require.NoError(t, err)
+		require.Equal(t, want, Compare(live, scope.Stored).Equal(), "data is %s", value)
+	}
 }

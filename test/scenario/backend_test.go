@@ -109,7 +109,7 @@ func (b *backend) stored(ctx context.Context, account, cluster string) (diff.Set
 		for i := range page {
 			o := &page[i]
 			kind := synchronizer.Kind{Group: o.Group, Version: o.Version, Resource: o.Resource}
-			set[diff.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = diff.Entry{UID: o.UID, Checksum: o.Checksum}
+			set[diff.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = diff.Entry{UID: o.UID, Checksum: o.Checksum, ResourceVersion: o.ResourceVersion}
 		}
 		return nil
 	})
@@ -164,10 +164,10 @@ func (w *world) agreeAs(b *backend, account string) {
 	var err error
 	equal := func() bool {
 		var live, stored diff.Set
-		if live, err = w.live(); err != nil {
+		if stored, err = b.stored(w.t.Context(), account, w.name); err != nil {
 			return false
 		}
-		if stored, err = b.stored(w.t.Context(), account, w.name); err != nil {
+		if live, err = w.live(stored); err != nil {
 			return false
 		}
 		report = diff.Compare(live, stored)

@@ -145,7 +145,7 @@ func TestStockServer(t *testing.T) {
 	}
 	agree := func() {
 		t.Helper()
-		live, err := w.live()
+		live, err := w.live(nil)
 		require.NoError(t, err)
 		require.Equal(t, live, told)
 	}

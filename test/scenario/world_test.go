@@ -95,8 +95,10 @@ func (w *world) scope() diff.Scope {
 }
 
 // live lists the cluster.
-func (w *world) live() (diff.Set, error) {
-	set, _, err := diff.Live(w.t.Context(), w.reader, w.scope())
+func (w *world) live(stored diff.Set) (diff.Set, error) {
+	scope := w.scope()
+	scope.Stored = stored
+	set, _, err := diff.Live(w.t.Context(), w.reader, scope)
 	return set, err
 }
 
