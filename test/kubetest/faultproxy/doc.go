@@ -18,5 +18,6 @@
 //	p.Strike(faultproxy.Watch("deployments"), faultproxy.Silent{})
 //
 // Every strike is in Log, every request in Requests; PerMinute and Peak bound
-// how eagerly a client asks. What no fault touches passes byte for byte.
+// how eagerly a client asks. Both are kept as long as the proxy lives. What no
+// fault touches passes byte for byte.
 package faultproxy
