@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"synchronizer"
+	"synchronizer/internal/baseline"
 	"synchronizer/internal/filter"
 	"synchronizer/internal/policy"
 )
@@ -29,16 +30,54 @@ const (
 // Strategy is how changes of a kind are sent on link v1.
 type Strategy string
 
-// The strategies. As long as there are no baselines, both send whole objects.
+// The strategies: whole objects, or merge patches against what was sent last
+// where that is still known.
 const (
 	StrategyCopy  Strategy = "copy"
 	StrategyPatch Strategy = "patch"
+)
+
+// Mode is what the objects of a kind are.
+type Mode string
+
+// The modes. An object has a state, and the newest one counts. An event is a
+// report that is appended: every state that is seen goes whole and at once, and
+// deletions are not reported. States that were missed while the link was down
+// are lost, but for the last one.
+const (
+	ModeObject Mode = "object"
+	ModeEvent  Mode = "event"
 )
 
 // KindConfig is one kind that is synchronized.
 type KindConfig struct {
 	Kind     synchronizer.Kind
 	Strategy Strategy
+	Mode     Mode // empty: ModeObject
+	// Hollow says that lists and watches give only metadata, as those of the
+	// group spdx.softwarecomposition.kubescape.io: bodies are read one by one.
+	Hollow bool
+	// LabelSelector and FieldSelector have the syntax of the API server's query;
+	// Namespaces, if there are any, are the only ones that are read. They are
+	// applied by Options.Select.
+	LabelSelector string
+	FieldSelector string
+	Namespaces    []string
+}
+
+// selecting tells whether an object can leave what is read and still exist.
+func (c *KindConfig) selecting() bool { return c.LabelSelector != "" || c.FieldSelector != "" }
+
+func (c *KindConfig) check() error {
+	switch {
+	case !c.Kind.Valid():
+		return fmt.Errorf("%w: kind %v", synchronizer.ErrInvalid, c.Kind)
+	case c.Strategy != StrategyCopy && c.Strategy != StrategyPatch:
+		return fmt.Errorf("%w: strategy %q of kind %v", synchronizer.ErrInvalid, c.Strategy, c.Kind)
+	case c.Mode != "" && c.Mode != ModeObject && c.Mode != ModeEvent:
+		return fmt.Errorf("%w: mode %q of kind %v", synchronizer.ErrInvalid, c.Mode, c.Kind)
+	}
+	return nil
 }
 
 // Clock is what time it is; tests have their own.
@@ -59,11 +98,26 @@ type Options struct {
 	Policy  *policy.Transform
 	Drop    synchronizer.DropFunc
 
+	// Select gives the part of the cluster that a kind's selectors and namespaces
+	// leave; nil: Cluster for every kind. Get of what it gives must answer for
+	// objects outside the selectors too.
+	Select func(KindConfig) synchronizer.Cluster
+
 	// MaxObjectBytes is the largest object that is sent, after the policy; 0 = 64 MiB.
 	MaxObjectBytes int
 	// OfferBytes bounds the bodies that are kept because the backend may ask for
 	// them, of all kinds together; 0 = 8 MiB.
 	OfferBytes int
+	// BaselineBytes bounds what is kept of sent objects for patches against them,
+	// of all kinds together; 0 = 32 MiB.
+	BaselineBytes int
+	// CoalesceWindow is how long after a change of an object the next ones are
+	// merged. It grows up to 5 s under load and for objects that go on changing.
+	// 0 = 1 s.
+	CoalesceWindow time.Duration
+	// HollowRelist is the time between lists of hollow kinds, whose watches may
+	// miss things; 0 = 5 min.
+	HollowRelist time.Duration
 	// FirstConnectTimeout ends Run if no link was had by then; 0 = 15 min.
 	FirstConnectTimeout time.Duration
 
@@ -85,6 +139,15 @@ func (o *Options) complete() error {
 	if o.OfferBytes <= 0 {
 		o.OfferBytes = 8 << 20
 	}
+	if o.BaselineBytes <= 0 {
+		o.BaselineBytes = baseline.DefaultLimit
+	}
+	if o.CoalesceWindow <= 0 {
+		o.CoalesceWindow = time.Second
+	}
+	if o.HollowRelist <= 0 {
+		o.HollowRelist = 5 * time.Minute
+	}
 	if o.FirstConnectTimeout <= 0 {
 		o.FirstConnectTimeout = 15 * time.Minute
 	}
@@ -103,6 +166,7 @@ type Agent struct {
 	streams    map[synchronizer.Kind]*stream
 	metrics    *metrics
 	pool       *pool
+	baselines  *baseline.Cache[slotKey]
 	hub        hub
 	firstLists *semaphore.Weighted
 	reads      *semaphore.Weighted
@@ -124,17 +188,18 @@ func New(options Options) (*Agent, error) {
 		reads:      semaphore.NewWeighted(clusterReads),
 	}
 	for _, c := range options.Kinds {
-		switch {
-		case !c.Kind.Valid():
-			return nil, fmt.Errorf("%w: kind %v", synchronizer.ErrInvalid, c.Kind)
-		case c.Strategy != StrategyCopy && c.Strategy != StrategyPatch:
-			return nil, fmt.Errorf("%w: strategy %q of kind %v", synchronizer.ErrInvalid, c.Strategy, c.Kind)
-		case a.streams[c.Kind] != nil:
+		if err := c.check(); err != nil {
+			return nil, err
+		}
+		if a.streams[c.Kind] != nil {
 			return nil, fmt.Errorf("%w: kind %v is configured twice", synchronizer.ErrInvalid, c.Kind)
 		}
-		a.streams[c.Kind] = newStream(a, c.Kind)
+		a.streams[c.Kind] = newStream(a, c)
 	}
 	var err error
+	if a.baselines, err = baseline.New[slotKey](options.BaselineBytes); err != nil {
+		return nil, err
+	}
 	if a.metrics, err = newMetrics(a, options.Registerer); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}

@@ -30,7 +30,7 @@ func TestMemoryPerObject(t *testing.T) {
 	}
 	before := heap()
 	now := time.Now()
-	m := newMachine(now, exactly)
+	m := newMachine(now, exactly, traits{window: time.Second})
 	m.linkUp(now)
 	for i := range objects {
 		m.listed(now, item{
@@ -103,7 +103,7 @@ func BenchmarkFirstList(b *testing.B) {
 	cluster := &listCluster{doc: pod, objects: b.N, listed: make(chan struct{})}
 	link := &sink{fakeLink{down: make(chan synchronizer.Message), dead: make(chan struct{})}}
 	a, err := New(Options{
-		Cluster: cluster, Dialer: link, Policy: policy.New(policy.LinkV1), Kinds: []KindConfig{{deployments, StrategyPatch}},
+		Cluster: cluster, Dialer: link, Policy: policy.New(policy.LinkV1), Kinds: []KindConfig{{Kind: deployments, Strategy: StrategyPatch}},
 		Drop: func(reason synchronizer.DropReason, what string) { b.Error(reason, what) },
 	})
 	if err != nil {

@@ -67,22 +67,21 @@ func (s *stream) runList(ctx context.Context, f *feeder, first bool) feedItem {
 		defer s.agent.firstLists.Release(1)
 	}
 	var scratch []byte
-	cursor, err := s.agent.options.Cluster.List(ctx, s.kind, func(o synchronizer.Object) error {
-		return f.hand(ctx, feedItem{item: s.prepare(o, &scratch)})
+	cursor, err := s.cluster.List(ctx, s.kind, func(o synchronizer.Object) error {
+		return f.hand(ctx, feedItem{item: s.seen(o, &scratch)})
 	})
 	return feedItem{cursor: cursor, err: err}
 }
 
 func (s *stream) runWatch(ctx context.Context, f *feeder, cursor string) feedItem {
 	var scratch []byte
-	err := s.agent.options.Cluster.Watch(ctx, s.kind, cursor, func(e synchronizer.WatchEvent) error {
+	err := s.cluster.Watch(ctx, s.kind, cursor, func(e synchronizer.WatchEvent) error {
 		next := feedItem{typ: e.Type, cursor: e.Object.ResourceVersion}
 		switch e.Type {
-		case synchronizer.WatchBookmark:
 		case synchronizer.WatchDeleted:
-			next.item.key = keyOf(e.Object.Namespace, e.Object.Name)
-		default:
-			next.item = s.prepare(e.Object, &scratch)
+			next.item.key = keyOf(e.Object.Namespace, strings.Clone(e.Object.Name))
+		case synchronizer.WatchAdded, synchronizer.WatchModified:
+			next.item = s.seen(e.Object, &scratch)
 		}
 		return f.hand(ctx, next)
 	})
@@ -119,21 +118,41 @@ func (s *stream) read(r *read) {
 	s.metrics.reads.Inc()
 	s.running.Go(func() {
 		a := answer{read: r}
+		var o synchronizer.Object
 		if a.err = s.agent.reads.Acquire(s.ctx, 1); a.err == nil {
-			var o synchronizer.Object
 			ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
 			defer cancel()
-			if o, a.err = s.agent.options.Cluster.Get(ctx, s.kind, r.key.namespace.Value(), r.key.name); a.err == nil {
+			if o, a.err = s.cluster.Get(ctx, s.kind, r.key.namespace.Value(), r.key.name); a.err == nil {
 				a.item = s.prepare(o, new([]byte))
 				a.item.key = r.key
 			}
 			s.agent.reads.Release(1)
+		}
+		if a.err == nil && s.config.Hollow {
+			a.item.digest = checksum.Hollow(o.UID, o.ResourceVersion)
 		}
 		select {
 		case s.answers <- a:
 		case <-s.ctx.Done():
 		}
 	})
+}
+
+// seen is what a list or watch gave.
+func (s *stream) seen(o synchronizer.Object, scratch *[]byte) item {
+	if !s.config.Hollow {
+		return s.prepare(o, scratch)
+	}
+	it := item{
+		key: keyOf(o.Namespace, strings.Clone(o.Name)), hollow: true,
+		uid: parseUID(o.UID), version: parseVersion(o.ResourceVersion), digest: checksum.Hollow(o.UID, o.ResourceVersion),
+	}
+	// Whatever is wrong with the part that is seen, the GET tells what to do with
+	// the object.
+	if allowed, err := s.agent.options.Filter.Allows(s.kind, o.Namespace, o.Body); !allowed && err == nil {
+		it.problem = filtered
+	}
+	return it
 }
 
 // prepare applies filter and policy. The result holds nothing of the object's

@@ -19,6 +19,7 @@ import (
 	"synchronizer/internal/checksum"
 	"synchronizer/internal/filter"
 	"synchronizer/internal/kube/kubefake"
+	"synchronizer/internal/patch"
 	"synchronizer/internal/policy"
 	"synchronizer/internal/rawjson"
 )
@@ -29,6 +30,8 @@ var (
 	configmaps  = synchronizer.Kind{Version: "v1", Resource: "configmaps"}
 	deployments = synchronizer.Kind{Group: "apps", Version: "v1", Resource: "deployments"}
 	widgets     = synchronizer.Kind{Group: "example.com", Version: "v1", Resource: "widgets"}
+	profiles    = synchronizer.Kind{Group: "spdx.softwarecomposition.kubescape.io", Version: "v1beta1", Resource: "applicationprofiles"}
+	services    = synchronizer.Kind{Version: "v1", Resource: "services"}
 )
 
 // rig is an agent between a fake cluster and a backend that answers as an
@@ -40,13 +43,35 @@ type rig struct {
 	agent   *Agent
 	cancel  context.CancelFunc
 	done    chan error
+	left    map[string]bool // names of objects that a selector may have hidden
+}
+
+// withHollow adds a kind whose lists and watches give metadata only.
+func withHollow(o *Options) {
+	o.Cluster.(*kubefake.Cluster).Serve(profiles)
+	o.Cluster.(*kubefake.Cluster).Hollow(profiles)
+	o.Kinds = append(o.Kinds, KindConfig{Kind: profiles, Strategy: StrategyCopy, Hollow: true})
+}
+
+// withSelected adds a kind of which objects with the value 0 are not seen.
+func withSelected(o *Options) {
+	cluster := o.Cluster.(*kubefake.Cluster)
+	cluster.Serve(services)
+	o.Kinds = append(o.Kinds, KindConfig{Kind: services, Strategy: StrategyPatch, LabelSelector: "value!=0"})
+	view := &selected{Cluster: cluster, seen: map[string]bool{}}
+	o.Select = func(c KindConfig) synchronizer.Cluster {
+		if c.selecting() {
+			return view
+		}
+		return cluster
+	}
 }
 
 func newRig(t *testing.T, change func(*Options)) *rig {
-	r := &rig{t: t, cluster: kubefake.New(), backend: newBackend(), done: make(chan error, 1)}
+	r := &rig{t: t, cluster: kubefake.New(), backend: newBackend(), done: make(chan error, 1), left: map[string]bool{}}
 	options := Options{
 		Cluster: r.cluster, Dialer: r.backend, Drop: r.backend.drop, Policy: policy.New(policy.LinkV1),
-		Kinds:  []KindConfig{{configmaps, StrategyCopy}, {deployments, StrategyPatch}},
+		Kinds:  []KindConfig{{Kind: configmaps, Strategy: StrategyCopy}, {Kind: deployments, Strategy: StrategyPatch}},
 		Filter: filter.New(filter.Rules{ExcludeNamespaces: []string{"excluded"}}),
 	}
 	r.cluster.Serve(configmaps, deployments)
@@ -104,17 +129,22 @@ func (r *rig) agree(kinds ...synchronizer.Kind) error {
 			if err != nil {
 				return err
 			}
+			if kind == services && !isSelected(o.Body) {
+				continue
+			}
 			want[fmt.Sprint(kind, " ", o.Namespace, "/", o.Name)] = fmt.Sprintf("%s %x", o.UID, digest)
 		}
 	}
-	if got := r.backend.rows(); !maps.Equal(got, want) {
+	got := r.backend.rows()
+	maps.DeleteFunc(got, func(name, _ string) bool { return r.left[name] && want[name] == "" })
+	if !maps.Equal(got, want) {
 		return fmt.Errorf("the backend has\n%v\nthe cluster has\n%v", got, want)
 	}
 	return nil
 }
 
 func doc(kind synchronizer.Kind, namespace, name, data string) []byte {
-	types := map[synchronizer.Kind]string{configmaps: "ConfigMap", deployments: "Deployment", widgets: "Widget"}
+	types := map[synchronizer.Kind]string{configmaps: "ConfigMap", deployments: "Deployment", widgets: "Widget", profiles: "ApplicationProfile", services: "Service"}
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"namespace":%q,"name":%q,"managedFields":[{"time":"x"}]},"data":{"value":%q}}`,
 		kind.GroupVersion(), types[kind], namespace, name, data)
 }
@@ -131,6 +161,8 @@ type backend struct {
 	resumed chan struct{}
 	objects map[string]row
 	log     []string // what arrived
+	bodies  []string // of what arrived, whole or patch
+	bytes   int
 	depths  []int
 	asked   int
 	drops   map[synchronizer.DropReason][]string
@@ -141,6 +173,7 @@ type row struct {
 	uid      string
 	checksum string
 	digest   checksum.Digest
+	body     []byte
 }
 
 func newBackend() *backend {
@@ -279,6 +312,8 @@ func (b *backend) handle(l *fakeLink, msg synchronizer.Message) {
 	name := fmt.Sprint(msg.Kind, " ", msg.Namespace, "/", msg.Name)
 	b.log = append(b.log, fmt.Sprint(msg.Event, " ", name))
 	b.depths = append(b.depths, msg.Depth)
+	b.bodies = append(b.bodies, string(msg.Body))
+	b.bytes += len(msg.Body)
 	if msg.MsgID == "" || msg.Depth < 1 || msg.ResourceVersion != 0 {
 		b.faults = append(b.faults, fmt.Sprintf("%+v", msg))
 	}
@@ -292,20 +327,35 @@ func (b *backend) handle(l *fakeLink, msg synchronizer.Message) {
 			}
 		}
 	case synchronizer.EventPut:
-		sum, err := checksum.V1(msg.Body)
-		if err != nil || sum != msg.Checksum {
-			b.faults = append(b.faults, fmt.Sprintf("checksum of %s: %v", name, err))
+		b.store(name, msg.Body, msg.Checksum)
+	case synchronizer.EventPatch:
+		old, known := b.objects[name]
+		body, err := patch.ApplyV1(old.body, msg.Body)
+		if !known || err != nil {
+			b.faults = append(b.faults, fmt.Sprintf("patch of %s against nothing: %v", name, err))
+			return
 		}
-		digest, err := checksum.V2(msg.Body)
-		if err != nil {
-			b.faults = append(b.faults, err.Error())
+		if uidOf(body) != old.uid {
+			b.faults = append(b.faults, "patch against a dead object "+name)
 		}
-		b.objects[name] = row{uid: uidOf(msg.Body), checksum: msg.Checksum, digest: digest}
+		b.store(name, body, msg.Checksum)
 	case synchronizer.EventDelete:
 		delete(b.objects, name)
 	default:
 		b.faults = append(b.faults, "unexpected "+msg.Event.String())
 	}
+}
+
+func (b *backend) store(name string, body []byte, checked string) {
+	sum, err := checksum.V1(body)
+	if err != nil || sum != checked {
+		b.faults = append(b.faults, fmt.Sprintf("checksum of %s: %v", name, err))
+	}
+	digest, err := checksum.V2(body)
+	if err != nil {
+		b.faults = append(b.faults, err.Error())
+	}
+	b.objects[name] = row{uid: uidOf(body), checksum: checked, digest: digest, body: body}
 }
 
 func uidOf(doc []byte) string {
@@ -314,79 +364,4 @@ func uidOf(doc []byte) string {
 		return err.Error()
 	}
 	return meta.UID
-}
-
-// fakeLink is a link whose peer is a backend in the same process.
-type fakeLink struct {
-	up, down chan synchronizer.Message
-	dead     chan struct{}
-	served   sync.WaitGroup
-
-	mu     sync.Mutex
-	err    error
-	closed int // the code of Close
-}
-
-var _ synchronizer.Link = (*fakeLink)(nil)
-
-func (l *fakeLink) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err == nil {
-		l.err = err
-		close(l.dead)
-	}
-}
-
-func (l *fakeLink) failure() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
-}
-
-func (l *fakeLink) Send(ctx context.Context, msgs ...synchronizer.Message) error {
-	for _, msg := range msgs {
-		if err := l.failure(); err != nil {
-			return err
-		}
-		select {
-		case l.up <- msg:
-		case <-l.dead:
-			return l.failure()
-		case <-ctx.Done():
-			l.fail(synchronizer.ErrClosed)
-			return errors.Join(ctx.Err(), synchronizer.ErrClosed)
-		}
-	}
-	return nil
-}
-
-func (l *fakeLink) Receive(ctx context.Context) (synchronizer.Message, error) {
-	select {
-	case <-l.dead:
-		return synchronizer.Message{}, l.failure()
-	default:
-	}
-	select {
-	case msg := <-l.down:
-		return msg, nil
-	case <-l.dead:
-		return synchronizer.Message{}, l.failure()
-	case <-ctx.Done():
-		return synchronizer.Message{}, ctx.Err()
-	}
-}
-
-func (l *fakeLink) Peer() synchronizer.Hello { return synchronizer.Hello{} }
-
-// Close lets the backend read what was sent before it, as a network would.
-func (l *fakeLink) Close(code int, _ string) error {
-	l.mu.Lock()
-	if l.closed == 0 {
-		l.closed = code
-	}
-	l.mu.Unlock()
-	l.fail(synchronizer.ErrClosed)
-	l.served.Wait()
-	return nil
 }

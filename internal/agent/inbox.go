@@ -12,22 +12,29 @@ const inboxLimit = 4096
 type inbox struct {
 	ready chan struct{} // has a token when there is something to take
 	room  chan struct{} // has a token when something was taken
+	gone  chan struct{} // closed when nothing will be taken any more
 
 	mu      sync.Mutex
 	waiting []request
 }
 
 func newInbox() *inbox {
-	return &inbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	return &inbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
+// close says that nothing will be taken any more. It is called once, by the
+// owner; put may be called afterwards, and does nothing.
+func (b *inbox) close() { close(b.gone) }
+
 // put adds a request. It waits while the inbox is full, at most until the
-// request's session is down.
+// request's session is down or the owner has left.
 func (b *inbox) put(q request) {
 	for !b.add(q) {
 		select {
 		case <-b.room:
 		case <-q.session.down:
+			return
+		case <-b.gone:
 			return
 		}
 	}

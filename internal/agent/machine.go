@@ -41,9 +41,11 @@ type effectType uint8
 
 const (
 	effectVerify effectType = iota + 1 // say that the object exists, and keep its body: it may be asked for
-	effectPut                          // send the whole object
+	effectPut                          // send the whole object, or what has changed
 	effectDelete                       // say that the object is gone
-	effectForget                       // the body kept by effectVerify is not the current one any more
+	effectKeep                         // keep the body if there is room: it is said when effectBody asks for it
+	effectBody                         // call body with what is kept
+	effectForget                       // the body that is kept is not the current one any more
 	effectRead                         // GET the object
 	effectList                         // start a list
 	effectWatch                        // start a watch from cursor
@@ -54,7 +56,7 @@ const (
 type effect struct {
 	do     effectType
 	key    key
-	item   item     // effectVerify, effectPut
+	item   item     // effectVerify, effectPut, effectKeep
 	offer  *offer   // effectPut: the body comes from the pool, with its checksum
 	answer *request // effectPut: the request that it answers
 	read   *read    // effectRead
@@ -63,13 +65,30 @@ type effect struct {
 	detail string
 }
 
+// traits are what a machine is told of its kind.
+type traits struct {
+	window    time.Duration // in which changes of an object are merged
+	relist    time.Duration // between lists of a hollow kind
+	hollow    bool          // lists and watches give no bodies
+	selecting bool          // an object that is deleted, for the watch, may still exist
+	events    bool          // what is seen is appended; see ModeEvent
+}
+
 // machine decides for one kind. It does no I/O and knows no clock: events are
 // its methods, and what is to be done is appended to effects, in order.
 type machine struct {
+	traits  traits
 	objects map[key]entry
 	dirty   int // entries with dirty set
+	waiting int // entries in this stage, as the next
+	leaving int
 	gone    map[key]departure
 	due     []key // of gone, to be told as there is room
+
+	windows windows
+	ready   []*window // that are due
+	strain  int       // how busy the link is, see flushed
+	merged  int       // changes, since the owner looked
 
 	up    bool
 	epoch time.Time
@@ -84,16 +103,19 @@ type machine struct {
 	started  time.Time
 	progress bool // the watch that runs has given something
 	lastErr  error
+	badAt    string // cursor behind which the watch gave something unreadable
 
 	retryAt   time.Time // zero: nothing is waited for
 	confirmAt time.Time // zero: no deletions are held
 	confirmed bool      // deletions were held; the next complete list is believed
 	rereadAt  time.Time // zero: no read has failed
-	misreads  int       // failed reads in a row
+	relistAt  time.Time // zero: the kind is not hollow, or not watched
+	misreads  int       // times that reads failed in a row
 	pruneAt   time.Time
 
 	reads    map[key]*read
-	queue    []*read // not started
+	failed   map[key]struct{} // their reads failed; they are tried again at rereadAt
+	queue    []*read          // not started
 	inflight int
 	requests int
 
@@ -103,9 +125,10 @@ type machine struct {
 
 // newMachine makes a machine of a kind that was never listed, with the link down.
 // Times are kept in seconds since epoch.
-func newMachine(epoch time.Time, jitter func(time.Duration) time.Duration) *machine {
+func newMachine(epoch time.Time, jitter func(time.Duration) time.Duration, kind traits) *machine {
 	return &machine{
-		objects: map[key]entry{}, gone: map[key]departure{}, reads: map[key]*read{},
+		traits: kind, objects: map[key]entry{}, gone: map[key]departure{},
+		windows: windows{of: map[key]*window{}}, reads: map[key]*read{}, failed: map[key]struct{}{},
 		epoch: epoch, jitter: jitter, state: StateWaiting, relist: true,
 	}
 }
@@ -115,6 +138,8 @@ func (m *machine) do(e effect) { m.effects = append(m.effects, e) }
 func (m *machine) seconds(t time.Time) uint32 {
 	return uint32(max(0, t.Sub(m.epoch)/time.Second)) + 1
 }
+
+func (m *machine) since(t time.Time) time.Duration { return t.Sub(m.epoch) }
 
 // linkUp says that messages can be sent from now on.
 func (m *machine) linkUp(now time.Time) {
@@ -129,6 +154,7 @@ func (m *machine) linkUp(now time.Time) {
 		}
 	}
 	m.misreads, m.rereadAt = 0, time.Time{}
+	clear(m.failed)
 	if m.state == StateWaiting && m.relist && m.retryAt.IsZero() {
 		m.list(now)
 		return
@@ -142,7 +168,7 @@ func (m *machine) linkDown(at time.Time) {
 	m.up = false
 	since := m.seconds(at.Add(-resendWindow))
 	for k, e := range m.objects {
-		if !e.dirty && e.sent >= since {
+		if !e.dirty && (e.sent >= since || e.stage == waiting) {
 			m.setDirty(k, e)
 		}
 	}
@@ -163,35 +189,41 @@ func (m *machine) linkDown(at time.Time) {
 	}
 	clear(m.reads)
 	m.queue, m.inflight, m.requests = nil, 0, 0
+	m.windows.clear()
+	m.ready = nil
 }
 
-// settle sees to the dirty keys.
+// settle sees to the dirty keys, and those that are leaving.
 func (m *machine) settle(now time.Time) {
-	if !m.up || m.dirty == 0 || m.state == StateListing {
+	if !m.up || m.state == StateListing {
 		return // the end of the list calls again
 	}
-	if m.dirty > rereadLimit || m.misreads >= 3 {
+	if m.unreadMany() || m.dirty > 0 && m.misreads >= 3 && !m.traits.hollow {
 		m.misreads = 0
-		if m.state == StateWatching {
-			m.do(effect{do: effectStop})
-			m.list(now)
-			return
-		}
+		m.listInstead(now)
+		return
+	}
+	m.gather()
+}
+
+// unreadMany tells whether a list is less work than to read the dirty keys.
+func (m *machine) unreadMany() bool { return m.dirty > rereadLimit && !m.traits.hollow }
+
+// listInstead lists now if the kind is watched, else as soon as it can.
+func (m *machine) listInstead(now time.Time) {
+	if m.state != StateWatching {
 		m.relist = true
 		return
 	}
-	for k, e := range m.objects {
-		if e.dirty && m.reads[k] == nil {
-			m.enqueue(k)
-		}
-	}
+	m.do(effect{do: effectStop})
+	m.list(now)
 }
 
 // list starts a list; without a link it waits for one, since nothing of what it
 // sees could be said.
 func (m *machine) list(now time.Time) {
 	m.relist = true
-	m.retryAt = time.Time{}
+	m.retryAt, m.relistAt = time.Time{}, time.Time{}
 	if !m.up {
 		m.state = StateWaiting
 		return
@@ -218,23 +250,32 @@ func (m *machine) listEnded(now time.Time, cursor string, err error) {
 		m.wait(now, true, err)
 		return
 	}
-	m.complete, m.cursor = true, cursor
+	m.complete, m.cursor, m.badAt = true, cursor, ""
 	m.sweep(now)
-	if m.up && m.dirty > rereadLimit {
+	if m.up && m.unreadMany() {
 		m.list(now) // seen while the link was down
 		return
 	}
 	m.lastErr = nil
 	m.watch(now)
+	if m.traits.hollow {
+		m.relistAt = now.Add(m.jitter(m.traits.relist))
+	}
 	m.settle(now)
 }
 
 // watchEnded says that the watch ended; without an error the API server did it.
 func (m *machine) watchEnded(now time.Time, err error) {
-	if m.progress || now.Sub(m.started) >= healthyWatch {
+	relist := errors.Is(err, synchronizer.ErrGone) || errors.Is(err, synchronizer.ErrKindNotServed)
+	if errors.Is(err, synchronizer.ErrInvalid) {
+		// What cannot be read comes again whenever the watch is resumed there.
+		relist = relist || m.badAt == m.cursor
+		m.badAt = m.cursor
+	}
+	// One that expires again and again is not worth it, whatever it gives between.
+	if m.progress && !relist || now.Sub(m.started) >= healthyWatch {
 		m.failures = 0
 	}
-	relist := errors.Is(err, synchronizer.ErrGone) || errors.Is(err, synchronizer.ErrKindNotServed)
 	orderly := err == nil || errors.Is(err, synchronizer.ErrGone)
 	switch {
 	case !orderly || m.failures > 0:
@@ -274,8 +315,13 @@ func (m *machine) wait(now time.Time, relist bool, err error) {
 // deadline is when tick has something to do; zero if never.
 func (m *machine) deadline() time.Time {
 	var first time.Time
-	for _, t := range [...]time.Time{m.retryAt, m.confirmAt, m.rereadAt, m.pruneAt} {
+	for _, t := range [...]time.Time{m.retryAt, m.confirmAt, m.rereadAt, m.relistAt, m.pruneAt} {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if len(m.windows.order) > 0 {
+		if t := m.epoch.Add(m.windows.order[0].due); first.IsZero() || t.Before(first) {
 			first = t
 		}
 	}
@@ -286,13 +332,8 @@ func (m *machine) deadline() time.Time {
 func (m *machine) tick(now time.Time) {
 	reached := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	if reached(m.confirmAt) {
-		switch m.state {
-		case StateWatching:
-			m.do(effect{do: effectStop})
-			m.list(now)
-		case StateListing: // it confirms
-		default:
-			m.relist = true
+		if m.state != StateListing { // else that list confirms
+			m.listInstead(now)
 		}
 		// The list that comes sees by this that the deletions were held long enough.
 		m.confirmAt, m.confirmed = time.Time{}, true
@@ -307,8 +348,14 @@ func (m *machine) tick(now time.Time) {
 	}
 	if reached(m.rereadAt) {
 		m.rereadAt = time.Time{}
+		clear(m.failed)
 		m.settle(now)
 	}
+	if reached(m.relistAt) {
+		m.relistAt = time.Time{}
+		m.listInstead(now)
+	}
+	m.expire(now)
 	if reached(m.pruneAt) {
 		m.prune(now)
 	}

@@ -5,6 +5,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,53 +16,95 @@ import (
 	"synchronizer"
 )
 
-// script drives a machine with words, and writes down the effects:
+// player drives a machine with words, and writes down the effects:
 //
 //	up, down, +30s                  the link, time passes
-//	list a:1 b:2 end / list! ...    objects (name:state) of a list that ends or fails
+//	list a:1 b:2 end / list! ...    objects (name:uid.data) of a list that ends or fails
 //	A a:1, M a:2, D a, F a          events (F: modified, and outside the rules)
 //	get a                           the backend asks
 //	got a:1 / got a / got! a        a GET gives a state, nothing, or an error
 //	unsent a, unanswered a, late a  what became of messages
 //	gone, ended, broken, 403, 404   how the watch ends
-func script(m *machine, now *time.Time, words string) string {
+//	bad                             it gives something that cannot be read
+//	evict                           the pool loses what it keeps
+type player struct {
+	*machine
+	now  time.Time
+	kept map[key]offer
+}
+
+func newPlayer(kind traits) *player {
+	now := time.Unix(1000, 0)
+	kind.window = time.Second
+	return &player{machine: newMachine(now, exactly, kind), now: now, kept: map[key]offer{}}
+}
+
+func (m *player) said(e *effect) string {
+	switch e.do {
+	case effectVerify:
+		return "verify " + e.key.name
+	case effectPut:
+		return "put " + e.key.name
+	case effectDelete:
+		return "delete " + e.key.name
+	case effectRead:
+		return "read " + e.key.name
+	case effectList:
+		return "list"
+	case effectWatch:
+		return "watch " + e.cursor
+	case effectStop:
+		return "stop"
+	case effectDrop:
+		return "drop " + string(e.reason)
+	case effectKeep:
+		m.kept[e.key] = offer{digest: e.item.digest, version: e.item.version}
+	case effectForget:
+		delete(m.kept, e.key)
+	case effectBody:
+		var o *offer
+		if kept, ok := m.kept[e.key]; ok {
+			o = &kept
+		}
+		delete(m.kept, e.key)
+		m.body(m.now, e.key, o)
+	}
+	return ""
+}
+
+// play returns what the machine said, in order.
+func (m *player) play(words string) string {
+	now := &m.now
 	var said []string
 	flush := func() {
-		m.work(*now, 1000)
-		for _, e := range m.effects {
-			switch e.do {
-			case effectVerify:
-				said = append(said, "verify "+e.key.name)
-			case effectPut:
-				said = append(said, "put "+e.key.name)
-			case effectDelete:
-				said = append(said, "delete "+e.key.name)
-			case effectRead:
-				said = append(said, "read "+e.key.name)
-			case effectList:
-				said = append(said, "list")
-			case effectWatch:
-				said = append(said, "watch "+e.cursor)
-			case effectStop:
-				said = append(said, "stop")
-			case effectDrop:
-				said = append(said, "drop "+string(e.reason))
+		for first := true; first || m.hasWork(); first = false {
+			m.work(*now, 1000)
+			for i := 0; i < len(m.effects); i++ {
+				if text := m.said(&m.effects[i]); text != "" {
+					said = append(said, text)
+				}
 			}
+			m.effects = nil
 		}
-		m.effects = nil
 	}
+	fields := strings.Fields(words)
+	i := 0
 	parse := func(word string) item {
 		name, state, _ := strings.Cut(word, ":")
 		uid, data, _ := strings.Cut(state, ".")
 		it := item{key: keyOf("", name), uid: parseUID(uid), version: parseVersion(state)}
 		copy(it.digest[:], "d"+uid+data)
+		if data, order, shuffled := strings.Cut(data, "~"); shuffled {
+			it.sum = parseVersion("s" + data)
+			copy(it.digest[:], "d"+uid+data+order)
+		}
+		it.hollow = m.traits.hollow && !strings.HasPrefix(fields[i-1], "got")
 		if strings.Contains(state, "?") {
 			it.problem, it.digest = unreadable, [16]byte{}
 		}
 		return it
 	}
-	fields := strings.Fields(words)
-	for i := 0; i < len(fields); i++ {
+	for ; i < len(fields); i++ {
 		next := func() string { i++; return fields[i] }
 		switch word := fields[i]; word {
 		case "up":
@@ -112,6 +155,10 @@ func script(m *machine, now *time.Time, words string) string {
 			m.unanswered(keyOf("", next()))
 		case "late":
 			m.sentAgain(*now, keyOf("", next()))
+		case "evict":
+			clear(m.kept)
+		case "bad":
+			m.watchEnded(*now, synchronizer.ErrInvalid)
 		case "gone":
 			m.watchEnded(*now, synchronizer.ErrGone)
 		case "ended":
@@ -207,24 +254,33 @@ func TestMachine(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			now := time.Unix(1000, 0)
-			m := newMachine(now, exactly)
-			script(m, &now, test.before)
-			got := script(m, &now, test.words)
+			m := newPlayer(traits{})
+			m.play(test.before)
+			got := m.play(test.words)
 			if strings.Contains(test.want, "read a, read b") { // in any order
 				got = strings.ReplaceAll(got, "read b, read a", "read a, read b")
 			}
 			require.Equal(t, test.want, got)
-			requireCounts(t, m)
+			requireCounts(t, m.machine)
 		})
 	}
 }
 
 func requireCounts(t require.TestingT, m *machine) {
-	dirty, requests, running := 0, 0, 0
-	for _, e := range m.objects {
+	dirty, waits, leaves, requests, running := 0, 0, 0, 0, 0
+	for k, e := range m.objects {
 		if e.dirty {
 			dirty++
+		}
+		switch e.stage {
+		case waiting:
+			waits++
+			w, r := m.windows.of[k], m.reads[k]
+			require.False(t, e.dirty)
+			require.NotNil(t, w)
+			require.True(t, w.place >= 0 || r != nil && r.change || slices.Contains(m.ready, w), "nobody will look at %s", k)
+		case leaving:
+			leaves++
 		}
 	}
 	for _, r := range m.reads {
@@ -234,28 +290,38 @@ func requireCounts(t require.TestingT, m *machine) {
 		}
 	}
 	require.Equal(t, dirty, m.dirty)
+	require.Equal(t, waits, m.waiting)
+	require.Equal(t, leaves, m.leaving)
 	require.Equal(t, requests, m.requests)
 	require.Equal(t, running, m.inflight)
+	for i, w := range m.windows.order {
+		require.Equal(t, i, w.place)
+		require.Same(t, w, m.windows.of[w.key])
+	}
+	for k, w := range m.windows.of {
+		require.True(t, w.place >= 0 || m.reads[k] != nil || slices.Contains(m.ready, w), "a window without an end")
+	}
 }
 
 // TestMachineCounts: whatever order events come in, the counts stay true,
 // nothing is sent without a link, and only what was asked for is read.
 func TestMachineCounts(t *testing.T) {
 	words := []string{
-		"up", "down", "A a:1.x", "M a:1.y", "M a:2.x", "D a", "A b:1.x", "M b:1.?", "D b", "F a:1.z", "bookmark",
-		"get a", "get b", "get c", "got a:1.x", "got a", "got! a", "got b:1.z", "got! b", "+1s", "+40s", "+200s",
+		"up", "down", "A a:1.x", "M a:1.y", "M a:1.z", "M a:1.~1", "M a:1.~2", "A a:2.x", "M a:2.x", "evict", "bad", "D a", "A b:1.x", "M b:1.?", "D b", "F a:1.z", "bookmark",
+		"get a", "get b", "get c", "got a:1.x", "got a", "got! a", "got b:1.z", "got! b", "+6s", "+1s", "+40s", "+200s",
 		"gone", "ended", "broken", "403", "404", "list a:1.x end", "list b:1.x a:2.z end", "list end", "list! a:1.x end",
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		now := time.Unix(1000, 0)
-		m := newMachine(now, exactly)
+		m := newPlayer(traits{
+			hollow: rapid.Bool().Draw(t, "hollow"), selecting: rapid.Bool().Draw(t, "selecting"), relist: 5 * time.Minute,
+		})
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			word := rapid.SampledFrom(words).Draw(t, "word")
 			if strings.HasPrefix(word, "list") != (m.state == StateListing) && strings.Contains(" list list! ", " "+strings.Fields(word)[0]+" ") {
 				continue
 			}
 			watching := m.state == StateWatching
-			if strings.Contains(" A M D F bookmark gone ended broken 403 404 ", " "+strings.Fields(word)[0]+" ") && !watching {
+			if strings.Contains(" A M D F bookmark gone ended broken bad 403 404 ", " "+strings.Fields(word)[0]+" ") && !watching {
 				continue
 			}
 			if strings.HasPrefix(word, "got") {
@@ -266,13 +332,13 @@ func TestMachineCounts(t *testing.T) {
 			if (word == "up") == m.up && (word == "up" || word == "down") || word == "down" && !m.up {
 				continue
 			}
-			said := script(m, &now, word)
+			said := m.play(word)
 			if !m.up {
 				for _, never := range []string{"verify ", "put ", "delete ", "read ", "list"} {
 					require.NotContains(t, said, never)
 				}
 			}
-			requireCounts(t, m)
+			requireCounts(t, m.machine)
 			require.LessOrEqual(t, m.inflight, maxReads)
 		}
 	})

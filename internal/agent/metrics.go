@@ -17,9 +17,11 @@ type metrics struct {
 	events     *prometheus.CounterVec
 	sent       *prometheus.CounterVec
 	reads      *prometheus.CounterVec
+	misreads   *prometheus.CounterVec
+	merged     *prometheus.CounterVec
 	lists      *prometheus.HistogramVec
 
-	objects, dirty, state, offered *prometheus.Desc
+	objects, dirty, state, offered, baselines *prometheus.Desc
 }
 
 func newMetrics(a *Agent, registerer prometheus.Registerer) (*metrics, error) {
@@ -34,13 +36,16 @@ func newMetrics(a *Agent, registerer prometheus.Registerer) (*metrics, error) {
 		events:     counter("events_total", "What lists and watches gave", "kind", "type"),
 		sent:       counter("messages_sent_total", "Messages handed to the link", "kind", "event"),
 		reads:      counter("reads_total", "Single objects read from the API server", "kind"),
+		misreads:   counter("read_failures_total", "Single objects that could not be read; they are tried again", "kind"),
+		merged:     counter("merged_changes_total", "Changes that were not sent because a later one of the object was", "kind"),
 		lists: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "list_duration_seconds", Help: "Lists, with the failed ones, from start to end", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
 		}, []string{"kind"}),
-		objects: prometheus.NewDesc(prefix+"objects", "Objects known", []string{"kind"}, nil),
-		dirty:   prometheus.NewDesc(prefix+"dirty", "Objects of which the newest state is still to be told", []string{"kind"}, nil),
-		state:   prometheus.NewDesc(prefix+"kind_state", "1 for the state that a kind is in", []string{"kind", "state"}, nil),
-		offered: prometheus.NewDesc(prefix+"offered_bytes", "Bodies kept because the backend may ask for them", nil, nil),
+		objects:   prometheus.NewDesc(prefix+"objects", "Objects known", []string{"kind"}, nil),
+		dirty:     prometheus.NewDesc(prefix+"dirty", "Objects of which the newest state is still to be told", []string{"kind"}, nil),
+		state:     prometheus.NewDesc(prefix+"kind_state", "1 for the state that a kind is in", []string{"kind", "state"}, nil),
+		baselines: prometheus.NewDesc(prefix+"baseline_bytes", "Sent objects kept, compressed, for patches against them", nil, nil),
+		offered:   prometheus.NewDesc(prefix+"offered_bytes", "Bodies kept because the backend may ask for them", nil, nil),
 	}
 	if registerer == nil {
 		return m, nil
@@ -53,7 +58,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(to)
 	}
-	for _, d := range []*prometheus.Desc{m.objects, m.dirty, m.state, m.offered} {
+	for _, d := range []*prometheus.Desc{m.objects, m.dirty, m.state, m.offered, m.baselines} {
 		to <- d
 	}
 }
@@ -79,10 +84,11 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	gauge(m.offered, float64(m.agent.pool.size()))
+	gauge(m.baselines, float64(m.agent.baselines.Bytes()))
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.connected, m.reconnects, m.events, m.sent, m.reads, m.lists}
+	return []prometheus.Collector{m.connected, m.reconnects, m.events, m.sent, m.reads, m.misreads, m.merged, m.lists}
 }
 
 // Types of events, beside those of watches.
@@ -103,6 +109,8 @@ type kindMetrics struct {
 	events [len(eventNames)]prometheus.Counter
 	counts map[synchronizer.Event]prometheus.Counter
 	reads  prometheus.Counter
+	failed prometheus.Counter // reads
+	merged prometheus.Counter
 	lists  prometheus.Observer
 }
 
@@ -111,12 +119,14 @@ func (m *metrics) of(kind synchronizer.Kind) *kindMetrics {
 	k := &kindMetrics{
 		counts: map[synchronizer.Event]prometheus.Counter{},
 		reads:  m.reads.WithLabelValues(label),
+		failed: m.misreads.WithLabelValues(label),
+		merged: m.merged.WithLabelValues(label),
 		lists:  m.lists.WithLabelValues(label),
 	}
 	for i, name := range eventNames {
 		k.events[i] = m.events.WithLabelValues(label, name)
 	}
-	for _, event := range []synchronizer.Event{synchronizer.EventVerify, synchronizer.EventPut, synchronizer.EventDelete} {
+	for _, event := range []synchronizer.Event{synchronizer.EventVerify, synchronizer.EventPut, synchronizer.EventPatch, synchronizer.EventDelete} {
 		k.counts[event] = m.sent.WithLabelValues(label, event.String())
 	}
 	return k

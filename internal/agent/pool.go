@@ -17,11 +17,12 @@ const answerPause = 250 * time.Millisecond
 // offerOverhead is what an offer costs beside its body, in bytes, near enough.
 const offerOverhead = 256
 
-// offer is a body whose checksum was sent, and which the backend may ask for.
+// offer is a body whose checksum was sent, and which the backend may ask for; or
+// one that waits for the end of its window.
 type offer struct {
 	digest   checksum.Digest
 	version  uint64
-	checksum string
+	checksum string // empty: not computed
 	body     []byte
 }
 
@@ -67,8 +68,24 @@ func (p *pool) add(owner *stream, k key, o offer) {
 	for p.used+o.size() > p.limit {
 		p.remove(p.order.Front())
 	}
+	p.insert(id, o)
+}
+
+func (p *pool) insert(id slotKey, o offer) {
 	p.used += o.size()
 	p.slots[id] = p.order.PushBack(&slot{slotKey: id, offer: o})
+}
+
+// keep is add for an offer that nobody else's has to go for. Without room only
+// the earlier one of the object is removed.
+func (p *pool) keep(owner *stream, k key, o offer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := slotKey{owner, k}
+	p.remove(p.slots[id])
+	if p.used+o.size() <= p.limit {
+		p.insert(id, o)
+	}
 }
 
 // take removes and returns the offer of an object; nil if there is none.

@@ -30,7 +30,7 @@ func (s step) String() string {
 }
 
 var stepNames = []string{
-	"put", "put", "put", "put", "delete", "delete", "recreate", "many", "vanish", "appear",
+	"put", "put", "put", "put", "burst", "burst", "delete", "delete", "recreate", "many", "vanish", "appear",
 	"cut", "cut", "refuse", "accept", "pause", "resume", "ask", "ask",
 	"expire", "break", "end", "bookmark", "fail list", "fail list half way", "fail watch", "fail get", "hold get", "hold list", "release",
 }
@@ -39,7 +39,7 @@ func drawSteps() *rapid.Generator[[]step] {
 	one := rapid.Custom(func(t *rapid.T) step {
 		return step{
 			do:     rapid.SampledFrom(stepNames).Draw(t, "do"),
-			kind:   rapid.SampledFrom([]synchronizer.Kind{configmaps, configmaps, deployments}).Draw(t, "kind"),
+			kind:   rapid.SampledFrom([]synchronizer.Kind{configmaps, configmaps, deployments, deployments, profiles, services}).Draw(t, "kind"),
 			object: rapid.IntRange(0, 5).Draw(t, "object"),
 			value:  rapid.IntRange(0, 2).Draw(t, "value"),
 			pause: rapid.SampledFrom([]time.Duration{
@@ -54,6 +54,9 @@ func (s step) run(r *rig, releases *[]func()) {
 	name := fmt.Sprint("c", s.object)
 	put := func(silent bool, name string) {
 		d := doc(s.kind, "default", name, fmt.Sprint(s.value))
+		if s.kind == services && s.value == 0 {
+			r.left[fmt.Sprint(s.kind, " default/", name)] = true
+		}
 		if silent {
 			r.cluster.PutSilently(s.kind, d)
 		} else {
@@ -64,6 +67,11 @@ func (s step) run(r *rig, releases *[]func()) {
 	switch s.do {
 	case "put":
 		put(false, name)
+	case "burst": // more than a window sees, and its end is like its start or not
+		for i := range 5 + s.value {
+			put(false, name)
+			s.value = i % 3
+		}
 	case "delete":
 		r.cluster.Delete(s.kind, "default", name)
 	case "recreate":
@@ -147,7 +155,11 @@ func TestBackendConverges(t *testing.T) {
 					failure = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 				}
 			}()
-			failure = converge(newRig(t, func(o *Options) { o.OfferBytes = pool }), steps)
+			failure = converge(newRig(t, func(o *Options) {
+				o.OfferBytes = pool
+				withHollow(o)
+				withSelected(o)
+			}), steps)
 		})
 		if failure != nil {
 			rt.Fatalf("%v\nafter %v", failure, steps)
@@ -170,9 +182,9 @@ func converge(r *rig, steps []step) error {
 		}
 	}
 	r.settle(10 * time.Minute)
-	err := r.agree(configmaps, deployments)
+	err := r.agree(configmaps, deployments, profiles, services)
 	for _, k := range r.agent.Status().Kinds {
-		if err == nil && (k.State != StateWatching || k.Dirty != 0 || k.Held || k.Objects != len(r.cluster.Objects(k.Kind))) {
+		if err == nil && (k.State != StateWatching || k.Dirty != 0 || k.Held || k.Kind != services && k.Objects != len(r.cluster.Objects(k.Kind))) {
 			err = fmt.Errorf("not at rest: %+v", k)
 		}
 	}

@@ -17,13 +17,18 @@ type request struct {
 	depth   int
 }
 
-// read is a GET that runs or waits. What it gives is used only if nothing was
-// heard of the object since it was started.
+// read is a GET that runs or waits.
 type read struct {
 	key      key
-	requests []request // none: the key is dirty
+	requests []request
+	change   bool // the state that waits is wanted
 	running  bool
-	touched  bool
+	// What happened since it was started. Stale: something was said of the object,
+	// or it was deleted, so that what the GET gives may be older; it is not used.
+	// Overtaken: a change was seen and not said yet, so that another GET is needed
+	// after this one; a constantly changing object would else never be said.
+	stale     bool
+	overtaken bool
 }
 
 // full tells whether so many requests wait that no more should be taken.
@@ -38,10 +43,20 @@ func (m *machine) requested(now time.Time, q request, o *offer) {
 		m.do(effect{do: effectDrop, key: q.key, reason: synchronizer.DropTooDeep, detail: "GetObject"})
 		return
 	}
-	if e, known := m.objects[q.key]; known && o != nil && !e.dirty && o.digest == e.digest && o.version == e.version {
+	e, known := m.objects[q.key]
+	if known && o != nil && !e.dirty && e.stage != leaving && o.digest == e.digest && o.version == e.version {
 		e.sent = m.seconds(now)
-		m.objects[q.key] = e
+		if e.stage == waiting {
+			e.stage = settled
+			m.arm(now, &item{key: q.key, uid: e.uid, digest: e.digest})
+			m.touch(q.key)
+		}
+		m.store(q.key, e)
 		m.do(effect{do: effectPut, key: q.key, offer: o, answer: &q})
+		return
+	}
+	if !known && m.traits.selecting {
+		m.do(effect{do: effectDrop, key: q.key, reason: synchronizer.DropSuperfluousGet, detail: "outside the selectors"})
 		return
 	}
 	r := m.reads[q.key]
@@ -64,16 +79,33 @@ func (m *machine) startReads() {
 		r := m.queue[0]
 		m.queue = m.queue[1:]
 		m.inflight++
-		r.running, r.touched = true, false
+		r.running, r.stale, r.overtaken = true, false, false
 		m.do(effect{do: effectRead, key: r.key, read: r})
 	}
 }
 
-// touch says that something was heard of the object, so that a GET that runs
-// may give an older state.
+// gather queues reads of keys that need one, some at a time. Those whose read
+// has failed wait until they are tried again together.
+func (m *machine) gather() {
+	if m.dirty+m.leaving <= len(m.failed) || len(m.failed) >= rereadLimit {
+		return
+	}
+	for k, e := range m.objects {
+		if len(m.reads) >= rereadLimit {
+			return
+		}
+		if (e.dirty || e.stage == leaving) && m.reads[k] == nil {
+			if _, failed := m.failed[k]; !failed {
+				m.enqueue(k)
+			}
+		}
+	}
+}
+
+// touch makes what a GET that runs gives too old to be used.
 func (m *machine) touch(k key) {
 	if r := m.reads[k]; r != nil && r.running {
-		r.touched = true
+		r.stale = true
 	}
 }
 
@@ -84,70 +116,145 @@ func (m *machine) readDone(now time.Time, r *read, it item, err error) {
 	}
 	m.inflight--
 	r.running = false
-	e, known := m.objects[r.key]
-	if r.touched {
-		if len(r.requests) > 0 || e.dirty {
-			m.queue = append(m.queue, r)
-		} else {
-			delete(m.reads, r.key)
-		}
+	if r.stale {
+		m.again(now, r)
 		return
 	}
 	delete(m.reads, r.key)
 	m.requests -= len(r.requests)
+	m.finish(now, r, it, err)
+	m.resume(now, r.key)
+	if len(m.queue) == 0 && m.up && m.state != StateListing && (m.traits.hollow || m.dirty <= rereadLimit) {
+		m.gather()
+	}
+}
+
+// again repeats a read whose result cannot be used, if it is still wanted.
+func (m *machine) again(now time.Time, r *read) {
+	e := m.objects[r.key]
+	r.change = r.change && e.stage == waiting
+	if len(r.requests) > 0 || e.dirty || e.stage == leaving || r.change {
+		m.queue = append(m.queue, r)
+		return
+	}
+	delete(m.reads, r.key)
+	m.resume(now, r.key)
+}
+
+// resume sees to the window of an object after a read.
+func (m *machine) resume(now time.Time, k key) {
+	if w := m.windows.of[k]; w != nil && w.place < 0 && m.reads[k] == nil {
+		m.windows.schedule(w, max(w.said+m.length(w), m.since(now)))
+	}
+}
+
+func (m *machine) finish(now time.Time, r *read, it item, err error) {
+	e, known := m.objects[r.key]
+	if errors.Is(err, synchronizer.ErrTooLarge) || errors.Is(err, synchronizer.ErrInvalid) {
+		it = item{key: r.key, uid: e.uid, version: e.version, digest: e.digest, problem: unreadable, detail: err.Error()}
+		if errors.Is(err, synchronizer.ErrTooLarge) {
+			it.problem = tooLarge
+		}
+		err = nil
+	}
+	if err == nil && len(m.failed) == 0 {
+		m.misreads = 0
+	}
 	switch {
 	case errors.Is(err, synchronizer.ErrNotFound):
-		m.absent(now, r, "deleted")
+		m.absent(now, r, "deleted", e.dirty || e.stage == leaving)
 	case err != nil:
-		if known {
-			m.setDirty(r.key, e)
-		}
-		m.misread(now)
+		m.misread(now, r.key)
 	case it.problem == filtered:
-		m.absent(now, r, "outside the rules")
+		m.absent(now, r, "outside the rules", e.dirty || e.stage != settled)
+	case known && e.stage == leaving:
+		m.left(now, r, it)
 	case it.problem != carried:
-		m.misreads = 0
-		m.exists(now, it, effectVerify, false)
+		if known || len(r.requests) == 0 {
+			m.exists(now, it, effectVerify, false)
+		} else {
+			m.refuse(it)
+		}
 	default:
-		m.misreads = 0
 		m.current(now, r, it)
 	}
 }
 
 // absent ends a read of an object that is not there (any more). The watch tells
 // the deletion, except of a dirty one: there it is not known what was said.
-func (m *machine) absent(now time.Time, r *read, detail string) {
+func (m *machine) absent(now time.Time, r *read, detail string, remove bool) {
+	m.superfluous(r, detail)
+	if remove {
+		m.remove(now, r.key)
+	} else if e := m.objects[r.key]; e.stage == waiting {
+		e.stage = settled
+		m.store(r.key, e)
+	}
+}
+
+func (m *machine) superfluous(r *read, detail string) {
 	for range r.requests {
 		m.do(effect{do: effectDrop, key: r.key, reason: synchronizer.DropSuperfluousGet, detail: detail})
-	}
-	if m.objects[r.key].dirty {
-		m.remove(now, r.key)
 	}
 }
 
 // current says the state that a GET gave.
 func (m *machine) current(now time.Time, r *read, it item) {
-	e, known := m.objects[r.key]
-	e.uid, e.version, e.digest = it.uid, it.version, it.digest
-	e.dirty, e.sent = false, m.seconds(now)
+	old, known := m.objects[r.key]
+	uid, digest, told := m.lastSaid(r.key)
+	w := m.windows.of[r.key]
+	e := entry{uid: it.uid, version: it.version, digest: it.digest, sent: m.seconds(now), mark: old.mark}
 	if !known {
 		// Not seen by a list that runs: it may have been deleted before the list's
 		// state. If it was created after it, the watch will say so.
 		e.mark = m.mark - 1
 	}
-	m.store(r.key, e)
-	if len(r.requests) == 0 {
-		m.do(effect{do: effectVerify, key: r.key, item: it})
-		return
+	silent := len(r.requests) == 0 && !old.dirty && told && uid == it.uid && digest == it.digest
+	if silent {
+		e.sent = old.sent
 	}
+	lags := known && old.version != it.version
+	tell := effectVerify
+	if known && !old.dirty && told && uid == it.uid {
+		tell = effectPut
+	}
+	if w != nil && old.stage == waiting {
+		w.level = min(w.level+1, 8)
+	}
+	delete(m.failed, r.key)
 	m.do(effect{do: effectForget, key: r.key})
-	for _, q := range r.requests {
-		m.do(effect{do: effectPut, key: r.key, item: it, answer: &q})
+	if old.stage == waiting || lags || w != nil {
+		w = m.arm(now, &it)
+		if w.awaits = 0; lags && !m.traits.hollow {
+			w.awaits = it.version
+		}
+		if lags && r.overtaken { // what was seen meanwhile may be newer
+			e.uid, e.version, e.digest, e.stage = old.uid, old.version, old.digest, waiting
+			w.lost = true
+		}
+	}
+	m.store(r.key, e)
+	switch {
+	case silent:
+	case len(r.requests) == 0:
+		m.do(effect{do: tell, key: r.key, item: it})
+	default:
+		for _, q := range r.requests {
+			m.do(effect{do: effectPut, key: r.key, item: it, answer: &q})
+		}
 	}
 }
 
-// misread plans when the dirty keys are tried again.
-func (m *machine) misread(now time.Time) {
+// misread plans when the keys whose reads failed are tried again.
+func (m *machine) misread(now time.Time, k key) {
+	e, known := m.objects[k]
+	if !known {
+		return
+	}
+	if e.stage != leaving {
+		m.setDirty(k, e)
+	}
+	m.failed[k] = struct{}{}
 	if m.rereadAt.IsZero() {
 		delay := min(retryMin<<min(m.misreads, 10), retryMax)
 		m.misreads++

@@ -35,7 +35,7 @@ func TestFirstSyncChangeDelete(t *testing.T) {
 
 		r.cluster.Put(deployments, doc(deployments, "default", "web", "2"))
 		synctest.Wait()
-		require.Equal(t, []string{"PutObject apps/v1/deployments default/web"}, r.backend.heard())
+		require.Equal(t, []string{"PatchObject apps/v1/deployments default/web"}, r.backend.heard())
 
 		r.cluster.Put(deployments, doc(deployments, "default", "web", "2"))
 		synctest.Wait()
@@ -51,7 +51,7 @@ func TestFirstSyncChangeDelete(t *testing.T) {
 
 		r.cluster.Delete(deployments, "default", "web")
 		r.cluster.Put(deployments, doc(deployments, "default", "web", "2"))
-		synctest.Wait()
+		r.settle(time.Second)
 		require.Equal(t, []string{
 			"DeleteObject apps/v1/deployments default/web",
 			"VerifyObject apps/v1/deployments default/web", "PutObject apps/v1/deployments default/web",
@@ -80,9 +80,8 @@ func TestRestartWithoutChangeAsksAndWaitsForNothing(t *testing.T) {
 		require.NoError(t, r.agree(configmaps))
 		r.stop()
 
-		again := newRig(t, small)
+		again := newRig(t, func(o *Options) { small(o); o.Cluster = r.cluster })
 		again.cluster, again.backend.objects = r.cluster, r.backend.objects
-		again.agent.options.Cluster = r.cluster
 		gets := r.cluster.Gets(configmaps)
 		again.start() // no time passes
 		require.Equal(t, StateWatching, again.kind(configmaps).State)
@@ -328,7 +327,7 @@ func TestUnreadableAndLargeObjectsArePresent(t *testing.T) {
 
 func TestOnlyTwoFirstLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) { o.Kinds = append(o.Kinds, KindConfig{widgets, StrategyCopy}) })
+		r := newRig(t, func(o *Options) { o.Kinds = append(o.Kinds, KindConfig{Kind: widgets, Strategy: StrategyCopy}) })
 		r.cluster.Serve(widgets)
 		var releases []func()
 		for _, kind := range []synchronizer.Kind{configmaps, deployments, widgets} {

@@ -99,7 +99,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		return Options{
 			Cluster: nil, Dialer: newBackend(), Policy: policy.New(policy.LinkV1),
 			Drop:  func(synchronizer.DropReason, string) {},
-			Kinds: []KindConfig{{configmaps, StrategyCopy}},
+			Kinds: []KindConfig{{Kind: configmaps, Strategy: StrategyCopy}},
 		}
 	}
 	for name, change := range map[string]func(*Options){

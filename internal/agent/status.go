@@ -63,7 +63,7 @@ func (s *status) get(kind synchronizer.Kind) KindStatus {
 func (s *stream) publish() {
 	m := s.machine
 	now := KindStatus{
-		State: m.state, Objects: len(m.objects), Dirty: m.dirty + len(m.due),
+		State: m.state, Objects: len(m.objects), Dirty: m.pending(),
 		Held: !m.confirmAt.IsZero() || m.confirmed, LastEvent: s.status.last,
 	}
 	if m.lastErr != nil {

@@ -9,25 +9,15 @@ import (
 	"time"
 
 	"synchronizer"
-	"synchronizer/internal/checksum"
 )
-
-// Messages that are ready at the same time go in one Send, at most so many and
-// about so many bytes.
-const (
-	batchMessages = 64
-	batchBytes    = 256 << 10
-)
-
-// slowSend is how long a Send may take before its messages are noted as sent
-// later than they were decided on.
-const slowSend = time.Second
 
 // stream owns one kind: run is the only goroutine that touches the fields below
 // it. It waits for input, lets the machine decide, and sends.
 type stream struct {
 	agent   *Agent
+	config  KindConfig
 	kind    synchronizer.Kind
+	cluster synchronizer.Cluster // what the selectors leave of it
 	metrics *kindMetrics
 	inbox   *inbox
 	answers chan answer
@@ -43,7 +33,9 @@ type stream struct {
 	feed    *feeder  // nil if none runs
 	held    *feedItem
 	out     []synchronizer.Message
-	size    int // of out, in bytes
+	size    int    // of out, in bytes
+	base    []byte // buffers for patches
+	diff    []byte
 	listing time.Time
 }
 
@@ -54,11 +46,22 @@ type answer struct {
 	err  error
 }
 
-func newStream(a *Agent, kind synchronizer.Kind) *stream {
-	return &stream{
-		agent: a, kind: kind, inbox: newInbox(), answers: make(chan answer, maxReads),
-		machine: newMachine(a.options.Clock.Now(), spread),
+// newStream makes the stream of a kind; metrics are set before run is called. It
+// can be run once, at any time, and stopped at any time. One that is stopped
+// leaves nothing behind but what was sent.
+func newStream(a *Agent, c KindConfig) *stream {
+	s := &stream{
+		agent: a, config: c, kind: c.Kind, cluster: a.options.Cluster,
+		inbox: newInbox(), answers: make(chan answer, maxReads),
+		machine: newMachine(a.options.Clock.Now(), spread, traits{
+			window: a.options.CoalesceWindow, relist: a.options.HollowRelist,
+			hollow: c.Hollow, selecting: c.selecting(), events: c.Mode == ModeEvent,
+		}),
 	}
+	if a.options.Select != nil {
+		s.cluster = a.options.Select(c)
+	}
+	return s
 }
 
 func (s *stream) now() time.Time { return s.agent.options.Clock.Now() }
@@ -69,6 +72,7 @@ func (s *stream) run(ctx, life context.Context) {
 	var cancel context.CancelFunc
 	s.ctx, cancel = context.WithCancel(ctx)
 	s.life = life
+	defer s.leave()
 	defer s.running.Wait()
 	defer cancel()
 	for s.next(ctx, true) {
@@ -78,6 +82,13 @@ func (s *stream) run(ctx, life context.Context) {
 		s.publish()
 	}
 	s.flush()
+}
+
+// leave gives back what all kinds share.
+func (s *stream) leave() {
+	s.inbox.close()
+	s.agent.pool.leave(s)
+	s.forgetBaselines()
 }
 
 // next handles one input. If none is there it waits, or, if it must not block,
@@ -94,6 +105,11 @@ func (s *stream) next(ctx context.Context, block bool) bool {
 			return true
 		}
 		return false
+	}
+	if now, due := s.now(), s.machine.deadline(); !due.IsZero() && !now.Before(due) {
+		s.machine.tick(now) // also when there is always something to read
+		s.apply()
+		return true
 	}
 	if s.machine.hasWork() {
 		s.machine.work(s.now(), batchMessages)
@@ -211,6 +227,9 @@ func (s *stream) handle(it feedItem) {
 		s.machine.listed(now, it.item)
 	default:
 		s.metrics.event(eventOf(it.typ))
+		if s.machine.wantsSum(&it.item) {
+			it.item.sum = fingerprintOf(it.item.body)
+		}
 		s.machine.changed(now, it.typ, it.cursor, it.item)
 	}
 	s.apply()
@@ -224,11 +243,15 @@ func (s *stream) takeRequest() {
 	case q.session != s.session:
 		s.machine.unanswered(q.key)
 	default:
+		s.agent.baselines.Remove(slotKey{s, q.key}) // who asks does not have it
 		s.machine.requested(s.now(), q, s.agent.pool.take(s, q.key))
 	}
 }
 
 func (s *stream) takeAnswer(a answer) {
+	if a.err != nil && !errors.Is(a.err, synchronizer.ErrNotFound) {
+		s.metrics.failed.Inc()
+	}
 	s.machine.readDone(s.now(), a.read, a.item, a.err)
 }
 
@@ -259,32 +282,40 @@ func (s *stream) changeSession(to *session) {
 func (s *stream) lose(at time.Time) {
 	s.broken, s.session = s.session, nil
 	s.agent.pool.leave(s)
+	s.forgetBaselines()
 	s.machine.linkDown(at)
 }
 
 // apply does what the machine asks for.
 func (s *stream) apply() {
-	for i := range s.machine.effects {
-		s.effect(&s.machine.effects[i])
+	for i := 0; i < len(s.machine.effects); i++ { // an effect can lead to others
+		e := s.machine.effects[i]
 		s.machine.effects[i] = effect{}
+		s.effect(&e)
 	}
 	s.machine.effects = s.machine.effects[:0]
 	if cap(s.machine.effects) > 1024 {
 		s.machine.effects = nil
+	}
+	if n := s.machine.merged; n > 0 {
+		s.metrics.merged.Add(float64(n))
+		s.machine.merged = 0
 	}
 }
 
 func (s *stream) effect(e *effect) {
 	switch e.do {
 	case effectVerify:
-		if sum, ok := s.checksum(e); ok {
-			s.agent.pool.add(s, e.key, offer{digest: e.item.digest, version: e.item.version, checksum: sum, body: e.item.body})
-			s.send(verifyV1(s.kind, e.key, sum))
-		}
+		s.verify(e)
 	case effectPut:
 		s.put(e)
 	case effectDelete:
+		s.agent.baselines.Remove(slotKey{s, e.key})
 		s.send(deleteV1(s.kind, e.key))
+	case effectKeep:
+		s.agent.pool.keep(s, e.key, offer{digest: e.item.digest, version: e.item.version, body: e.item.body})
+	case effectBody:
+		s.machine.body(s.now(), e.key, s.agent.pool.take(s, e.key))
 	case effectForget:
 		s.agent.pool.forget(s, e.key)
 	case effectRead:
@@ -303,67 +334,6 @@ func (s *stream) effect(e *effect) {
 		}
 		s.agent.options.Drop(e.reason, what)
 	}
-}
-
-func (s *stream) put(e *effect) {
-	if e.answer != nil {
-		s.agent.pool.answer(s.now())
-	}
-	if e.offer != nil {
-		s.send(putV1(s.kind, e.key, e.offer.checksum, e.offer.body, e.answer))
-		return
-	}
-	s.agent.pool.forget(s, e.key)
-	if sum, ok := s.checksum(e); ok {
-		s.send(putV1(s.kind, e.key, sum, e.item.body, e.answer))
-	}
-}
-
-func (s *stream) checksum(e *effect) (string, bool) {
-	sum, err := checksum.ObjectV1(e.item.body)
-	if err != nil {
-		s.agent.options.Drop(synchronizer.DropUnreadable, s.kind.String()+" "+e.key.String()+": "+err.Error())
-	}
-	return sum, err == nil
-}
-
-func (s *stream) send(msg synchronizer.Message) {
-	s.out = append(s.out, msg)
-	s.size += msg.Size()
-}
-
-// flush sends what was collected. What cannot be sent is as if it had not been
-// decided: the keys are dirty.
-func (s *stream) flush() {
-	if len(s.out) == 0 {
-		return
-	}
-	err := error(synchronizer.ErrDisconnected)
-	started := s.now()
-	if s.session != nil {
-		err = s.session.link.Send(s.life, s.out...)
-	}
-	now := s.now()
-	switch {
-	case err == nil, errors.Is(err, synchronizer.ErrTooLarge):
-		// What is too large for the link was counted and named there; the others were sent.
-		for i := range s.out {
-			s.metrics.sent(s.out[i].Event)
-			if now.Sub(started) > slowSend {
-				s.machine.sentAgain(now, keyOf(s.out[i].Namespace, s.out[i].Name))
-			}
-		}
-	default:
-		for i := range s.out {
-			s.machine.unsent(keyOf(s.out[i].Namespace, s.out[i].Name))
-		}
-		if s.session != nil {
-			s.session.end(now, err)
-			s.lose(s.session.at)
-		}
-	}
-	clear(s.out)
-	s.out, s.size = s.out[:0], 0
 }
 
 func (s *stream) stopFeeder() {
