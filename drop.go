@@ -24,6 +24,8 @@ const (
 	DropPatchBase      DropReason = "patch_not_applicable"
 	DropNotAMessage    DropReason = "text_frame"
 	DropSuperfluousGet DropReason = "object_gone"
+	DropRefused        DropReason = "queue_refused"
+	DropOutOfScope     DropReason = "out_of_scope"
 )
 
 // DropReasons is the one table of reasons, with what each means and what heals
@@ -38,7 +40,7 @@ var DropReasons = []struct {
 	{DropTooDeep, "link, server", "a message whose depth is above 8: the chain of answers ends here"},
 	{DropTooLarge, "link, server", "a message above the configured maximum; the connection stays up. Raise inCluster.maxObjectBytes or exclude the object"},
 	{DropNotConfigured, "client", "the backend spoke of a kind that inCluster.resources does not list"},
-	{DropUnsupported, "client, ingester", "an event that this version does not act on"},
+	{DropUnsupported, "client, server, ingester", "an event that this version does not act on"},
 	{DropUnreadable, "client", "an object whose body could not be read or transformed; it counts as present"},
 	{DropBacklog, "server", "the client did not read and its backlog was full; the next reconciliation repairs it"},
 	{DropDisconnected, "server", "the client left before the message was written"},
@@ -47,7 +49,9 @@ var DropReasons = []struct {
 	{DropDeadLetter, "ingester", "a record that can never be stored; it is kept on the dead-letter topic"},
 	{DropPatchBase, "ingester", "a patch that does not fit what is stored; the whole object was asked for"},
 	{DropNotAMessage, "link", "a text frame; only binary frames carry messages"},
-	{DropSuperfluousGet, "client", "the backend asked for an object that no longer exists; its deletion is reported on its own"},
+	{DropSuperfluousGet, "client", "the backend asked for an object that no longer exists or is not carried; a deletion is reported on its own"},
+	{DropRefused, "server", "the queue refused what a client had sent for 20 s; the link was closed, and the client says again after the reconnect what it said in the last 100 s"},
+	{DropOutOfScope, "client", "an object that still exists but left the selector of its kind; it is kept in the store and not updated"},
 }
 
 // DropFunc counts one drop and names it. What is for people ("apps/v1/deployments

@@ -116,19 +116,29 @@ func (f *diffFlags) scope() (diff.Scope, error) {
 	return s, nil
 }
 
-// compare lists the store before the cluster or after it: what changes between
-// the two is a difference that the next look no longer has.
+// compare lists the store, then the cluster: what changes between the two is a
+// difference that the next look no longer has.
 func (f *diffFlags) compare(ctx context.Context, cluster synchronizer.Cluster, reader *api.Client, scope diff.Scope, name string) (diff.Report, error) {
+	stored, err := f.stored(ctx, reader, name)
+	if err != nil {
+		return diff.Report{}, err
+	}
+	scope.Stored = stored
 	live, _, err := diff.Live(ctx, cluster, scope)
 	if err != nil {
 		return diff.Report{}, err
 	}
+	return diff.Compare(live, stored), nil
+}
+
+// stored lists what the store has of the cluster.
+func (f *diffFlags) stored(ctx context.Context, reader *api.Client, name string) (diff.Set, error) {
 	query := url.Values{"cluster": {name}, "limit": {"5000"}}
 	if f.account != "" {
 		query.Set("account", f.account)
 	}
-	stored, account := diff.Set{}, f.account
-	err = reader.EachPage(ctx, query, func(page []api.Object) error {
+	set, account := diff.Set{}, f.account
+	err := reader.EachPage(ctx, query, func(page []api.Object) error {
 		for i := range page {
 			o := &page[i]
 			if account == "" {
@@ -138,11 +148,13 @@ func (f *diffFlags) compare(ctx context.Context, cluster synchronizer.Cluster, r
 				return fmt.Errorf("%w: accounts %q and %q both have a cluster %q; say which with --account", app.ErrUsage, account, o.Account, name)
 			}
 			kind := synchronizer.Kind{Group: o.Group, Version: o.Version, Resource: o.Resource}
-			stored[diff.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = diff.Entry{UID: o.UID, Checksum: o.Checksum}
+			set[diff.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = diff.Entry{
+				UID: o.UID, Checksum: o.Checksum, ResourceVersion: o.ResourceVersion,
+			}
 		}
 		return nil
 	})
-	return diff.Compare(live, stored), err
+	return set, err
 }
 
 func printReport(cmd *cobra.Command, output, name string, r diff.Report) error {

@@ -85,10 +85,11 @@ func (c *connection) countLost(failed, waiting []synchronizer.Record, err error)
 	if len(lost) == 0 {
 		return
 	}
-	first := &lost[0]
-	c.server.options.Logger.Error("the queue did not take what a client had sent; its next reconciliation repairs it",
-		"account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source, "records", len(lost),
-		"first", fmt.Sprintf("%s %s %s/%s", first.Property(queue.PropertyEvent), first.Property(queue.PropertyResource),
-			first.Property(queue.PropertyNamespace), first.Property(queue.PropertyName)),
-		"error", err)
+	for i := range lost {
+		r := &lost[i]
+		c.server.options.Drop(synchronizer.DropRefused, fmt.Sprintf("%s %s %s %s/%s", r.Property(queue.PropertyEvent), c.id(),
+			r.Property(queue.PropertyResource), r.Property(queue.PropertyNamespace), r.Property(queue.PropertyName)))
+	}
+	c.server.options.Logger.Error("the queue did not take what a client had sent",
+		"account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source, "records", len(lost), "error", err)
 }
