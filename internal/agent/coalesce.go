@@ -15,6 +15,7 @@ const (
 	coolTime      = time.Minute      // for so long a window without changes is remembered
 	maxCooling    = 4096             // with more windows than this none is remembered
 	maxStrain     = 32
+	maxLevel      = 8
 )
 
 // window is the time after a message about an object in which further changes
@@ -35,8 +36,9 @@ type window struct {
 
 	next   uint64 // fingerprint of the state that waits; 0 unknown
 	lost   bool   // the body of the state that waits is to be read
+	held   bool   // it came before the end of the window
 	awaits uint64 // version that a GET gave and the watch has not reached; 0 none
-	level  uint8  // how many times in a row something waited at the end
+	level  uint8  // how many times in a row something was held
 }
 
 // windows are those of one kind, with the first one due in front.
@@ -74,7 +76,7 @@ func (w *windows) Pop() any {
 func (w *windows) open(k key) *window {
 	found := w.of[k]
 	if found == nil {
-		found = &window{key: k, place: -1}
+		found = &window{key: k, place: -1, said: -coolTime}
 		w.of[k] = found
 	}
 	return found
@@ -181,6 +183,7 @@ func (m *machine) postpone(now time.Time, it item, old entry, known, mark bool) 
 		length = max(length, minorWindow)
 	}
 	if r := m.reads[it.key]; r == nil || !r.change {
+		w.held = w.held || w.said+length > m.since(now)
 		m.windows.schedule(w, max(w.said+length, m.since(now)))
 	}
 }
@@ -189,7 +192,7 @@ func (m *machine) postpone(now time.Time, it item, old entry, known, mark bool) 
 func (m *machine) arm(now time.Time, it *item) *window {
 	w := m.windows.open(it.key)
 	w.said, w.told, w.uid, w.digest, w.sum = m.since(now), true, it.uid, it.digest, it.sum
-	w.next, w.lost = 0, false
+	w.next, w.lost, w.held = 0, false, false
 	m.windows.schedule(w, w.said+m.length(w))
 	return w
 }
@@ -207,6 +210,9 @@ func (m *machine) ended(now time.Time, w *window) {
 		return // closed, or started anew
 	}
 	e := m.objects[w.key]
+	if w.held {
+		w.held, w.level = false, min(w.level+1, maxLevel)
+	}
 	switch {
 	case e.stage != waiting:
 		w.level, w.awaits = 0, 0
@@ -238,7 +244,6 @@ func (m *machine) body(now time.Time, k key, o *offer) {
 	if w.told && w.uid == e.uid {
 		tell = effectPut
 	}
-	w.level = min(w.level+1, 8)
 	m.say(now, item{key: k, uid: e.uid, version: e.version, digest: e.digest, sum: w.next, body: o.body}, tell, false)
 }
 

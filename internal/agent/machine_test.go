@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,175 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"synchronizer"
 )
-
-// player drives a machine with words, and writes down the effects:
-//
-//	up, down, +30s                  the link, time passes
-//	list a:1 b:2 end / list! ...    objects (name:uid.data) of a list that ends or fails
-//	A a:1, M a:2, D a, F a          events (F: modified, and outside the rules)
-//	get a                           the backend asks
-//	got a:1 / got a / got! a        a GET gives a state, nothing, or an error
-//	unsent a, unanswered a, late a  what became of messages
-//	gone, ended, broken, 403, 404   how the watch ends
-//	bad                             it gives something that cannot be read
-//	evict                           the pool loses what it keeps
-type player struct {
-	*machine
-	now  time.Time
-	kept map[key]offer
-}
-
-func newPlayer(kind traits) *player {
-	now := time.Unix(1000, 0)
-	kind.window = time.Second
-	return &player{machine: newMachine(now, exactly, kind), now: now, kept: map[key]offer{}}
-}
-
-func (m *player) said(e *effect) string {
-	switch e.do {
-	case effectVerify:
-		return "verify " + e.key.name
-	case effectPut:
-		return "put " + e.key.name
-	case effectDelete:
-		return "delete " + e.key.name
-	case effectRead:
-		return "read " + e.key.name
-	case effectList:
-		return "list"
-	case effectWatch:
-		return "watch " + e.cursor
-	case effectStop:
-		return "stop"
-	case effectDrop:
-		return "drop " + string(e.reason)
-	case effectKeep:
-		m.kept[e.key] = offer{digest: e.item.digest, version: e.item.version}
-	case effectForget:
-		delete(m.kept, e.key)
-	case effectBody:
-		var o *offer
-		if kept, ok := m.kept[e.key]; ok {
-			o = &kept
-		}
-		delete(m.kept, e.key)
-		m.body(m.now, e.key, o)
-	}
-	return ""
-}
-
-// play returns what the machine said, in order.
-func (m *player) play(words string) string {
-	now := &m.now
-	var said []string
-	flush := func() {
-		for first := true; first || m.hasWork(); first = false {
-			m.work(*now, 1000)
-			for i := 0; i < len(m.effects); i++ {
-				if text := m.said(&m.effects[i]); text != "" {
-					said = append(said, text)
-				}
-			}
-			m.effects = nil
-		}
-	}
-	fields := strings.Fields(words)
-	i := 0
-	parse := func(word string) item {
-		name, state, _ := strings.Cut(word, ":")
-		uid, data, _ := strings.Cut(state, ".")
-		it := item{key: keyOf("", name), uid: parseUID(uid), version: parseVersion(state)}
-		copy(it.digest[:], "d"+uid+data)
-		if data, order, shuffled := strings.Cut(data, "~"); shuffled {
-			it.sum = parseVersion("s" + data)
-			copy(it.digest[:], "d"+uid+data+order)
-		}
-		it.hollow = m.traits.hollow && !strings.HasPrefix(fields[i-1], "got")
-		if strings.Contains(state, "?") {
-			it.problem, it.digest = unreadable, [16]byte{}
-		}
-		return it
-	}
-	for ; i < len(fields); i++ {
-		next := func() string { i++; return fields[i] }
-		switch word := fields[i]; word {
-		case "up":
-			m.linkUp(*now)
-		case "down":
-			m.linkDown(*now)
-		case "list", "list!":
-			for word := next(); word != "end"; word = next() {
-				m.listed(*now, parse(word))
-			}
-			if word == "list" {
-				m.listEnded(*now, "L", nil)
-			} else {
-				m.listEnded(*now, "", errors.New("broken"))
-			}
-		case "A":
-			m.changed(*now, synchronizer.WatchAdded, "r", parse(next()))
-		case "M":
-			m.changed(*now, synchronizer.WatchModified, "r", parse(next()))
-		case "D":
-			m.changed(*now, synchronizer.WatchDeleted, "r", parse(next()))
-		case "F":
-			it := parse(next())
-			it.problem = filtered
-			m.changed(*now, synchronizer.WatchModified, "r", it)
-		case "bookmark":
-			m.changed(*now, synchronizer.WatchBookmark, "B", item{})
-		case "get":
-			m.requested(*now, request{key: keyOf("", next()), msgID: "m", depth: 2}, nil)
-		case "got", "got!":
-			arg := next()
-			name, state, _ := strings.Cut(arg, ":")
-			r := m.reads[keyOf("", name)]
-			if r == nil {
-				r = &read{key: keyOf("", name)}
-			}
-			switch {
-			case word == "got!":
-				m.readDone(*now, r, item{}, errors.New("broken"))
-			case state == "":
-				m.readDone(*now, r, item{}, synchronizer.ErrNotFound)
-			default:
-				m.readDone(*now, r, parse(arg), nil)
-			}
-		case "unsent":
-			m.unsent(keyOf("", next()))
-		case "unanswered":
-			m.unanswered(keyOf("", next()))
-		case "late":
-			m.sentAgain(*now, keyOf("", next()))
-		case "evict":
-			clear(m.kept)
-		case "bad":
-			m.watchEnded(*now, synchronizer.ErrInvalid)
-		case "gone":
-			m.watchEnded(*now, synchronizer.ErrGone)
-		case "ended":
-			m.watchEnded(*now, nil)
-		case "broken":
-			m.watchEnded(*now, errors.New("broken"))
-		case "403":
-			m.watchEnded(*now, synchronizer.ErrForbidden)
-		case "404":
-			m.watchEnded(*now, synchronizer.ErrKindNotServed)
-		default:
-			d, err := time.ParseDuration(strings.TrimPrefix(word, "+"))
-			if err != nil {
-				panic(word)
-			}
-			*now = now.Add(d)
-			m.tick(*now)
-		}
-		flush()
-	}
-	return strings.Join(said, ", ")
-}
 
 func exactly(d time.Duration) time.Duration { return d }
 
@@ -260,6 +91,89 @@ func TestMachine(t *testing.T) {
 			if strings.Contains(test.want, "read a, read b") { // in any order
 				got = strings.ReplaceAll(got, "read b, read a", "read a, read b")
 			}
+			require.Equal(t, test.want, got)
+			requireCounts(t, m.machine)
+		})
+	}
+}
+
+// TestMachineMerges: changes within a window of 1 s, and kinds with traits.
+func TestMachineMerges(t *testing.T) {
+	const synced = "up list a:1.x b:2.x end"
+	hollow, selecting, events := traits{hollow: true, relist: time.Hour}, traits{selecting: true}, traits{events: true}
+	none := traits{}
+	tests := []struct {
+		name          string
+		kind          traits
+		before, words string
+		want          string
+	}{
+		{"the last one wins", none, synced + " M a:1.y", "M a:1.z +500ms M a:1.w +499ms +1ms", "put a"},
+		{"and is what was said", none, synced + " M a:1.y", "M a:1.z M a:1.y +10s", ""},
+		{"windows of an object that goes on grow", none, synced + " M a:1.1", "M a:1.2 +1s M a:1.3 +1s +1s M a:1.4 +3s +1s", "put a, put a, put a"},
+		{"and shrink", none, synced + " M a:1.1 M a:1.2 +1s +2s", "M a:1.3 M a:1.4 +1s", "put a, put a"},
+		{"other objects do not wait", none, synced + " M a:1.y M a:1.z", "M b:2.y", "put b"},
+		{"a deletion does not wait", none, synced + " M a:1.y M a:1.z", "D a +10s", "delete a"},
+		{"deleted and created again", none, synced + " M a:1.y", "D a A a:9.x +1s", "delete a, verify a"},
+		{"and deleted", none, synced + " M a:1.y D a", "A a:9.x D a A a:8.x D a +1s", ""},
+		{"and modified", none, synced + " M a:1.y D a", "A a:9.x M a:9.y +1s", "verify a"},
+		{"created again, deletion missed", none, synced + " M a:1.y", "M a:9.x M a:9.y +1s", "verify a"},
+		{"the deletion counts still", none, synced + " +200s M a:1.y D a A a:9.x D a", "down up", "delete a"},
+		{"the link breaks in a window", none, synced + " M a:1.y M a:1.z", "down +10s up got a:1.z", "read a, read b, verify a"},
+		{"a list comes in a window", none, synced + " M a:1.y M a:1.z", "gone list a:1.z b:2.x end +10s", "list, verify a, watch L"},
+		{"it becomes unreadable in a window", none, synced + " M a:1.y M a:1.z", "M a:1.? +10s", "drop unreadable_object"},
+		{"it leaves the rules in a window", none, synced + " M a:1.y M a:1.z", "F a:1.w +10s", "delete a"},
+
+		{"the pool has no room", none, synced + " M a:1.y M a:1.z evict", "+1s got a:1.z +10s", "read a, put a"},
+		{"no room, and it changes meanwhile", none, synced + " M a:1.y M a:1.z evict", "+1s M a:1.w got a:1.z +2s got a:1.w", "read a, put a, read a, put a"},
+		{"no room, and a delete comes meanwhile", none, synced + " M a:1.y M a:1.z evict", "+1s D a got a:1.z +10s", "read a, delete a"},
+		{"no room, and it is gone", none, synced + " M a:1.y M a:1.z evict", "+1s got a D a +10s", "read a, delete a"},
+		{"no room, and the read fails", none, synced + " M a:1.y M a:1.z evict", "+1s got! a +500ms got a:1.z", "read a, read a, verify a"},
+		{"asked in a window", none, synced + " M a:1.y M a:1.z", "get a got a:1.z +10s", "read a, put a"},
+		{"the GET is ahead of the watch", none, synced + " M a:1.y", "get a got a:1.w M a:1.z +1s got a:1.w M a:1.w +10s", "read a, put a, read a"},
+
+		{"order alone waits long", none, synced + " M a:1.x~1 +2s M a:1.x~2", "+10s M a:1.x~3 +9s +1s M a:1.x~4 +10s +30s", "put a"},
+		{"but not what comes then", none, synced + " M a:1.x~1 +2s M a:1.x~2 +10s M a:1.x~3", "M a:1.y~3 +40s", "put a"},
+
+		{"hollow: listed", hollow, "", "up list a:1.x end got a:1.x", "list, watch L, read a, verify a"},
+		{"hollow: added", hollow, "up list end", "A a:1.x got a:1.x", "read a, verify a"},
+		{"hollow: modified", hollow, "up list a:1.x end got a:1.x", "M a:1.y got a:1.y", "read a, put a"},
+		{"hollow: nothing new", hollow, "up list a:1.x end got a:1.x", "M a:1.x gone list a:1.x end +1s", "list, watch L"},
+		{"hollow: merged", hollow, "up list a:1.x end got a:1.x M a:1.y got a:1.y", "M a:1.z M a:1.w +1s got a:1.w +10s", "read a, put a"},
+		{"hollow: changes while it is read", hollow, "up list a:1.x end got a:1.x", "M a:1.y M a:1.z got a:1.y +2s got a:1.z", "read a, put a, read a, put a"},
+		{"hollow: changes, and the read has seen it", hollow, "up list a:1.x end got a:1.x", "M a:1.y got a:1.z M a:1.z +10s", "read a, put a"},
+		{"hollow: deleted while it is read", hollow, "up list a:1.x end got a:1.x", "M a:1.y D a got a:1.y", "read a, delete a"},
+		{"hollow: created again while it is read", hollow, "up list a:1.x end got a:1.x", "M a:1.y D a A a:2.x got a:1.y got a:2.x", "read a, delete a, read a, verify a"},
+		{"hollow: created and deleted unseen", hollow, "up list end", "A a:1.x D a got a", "read a"},
+		{"hollow: the read fails", hollow, "up list a:1.x end got a:1.x", "M a:1.y got! a +500ms got! a +1s got a:1.y", "read a, read a, read a, verify a"},
+		{"hollow: too large", hollow, "up list a:1.x end", "got a:1.x? gone list a:1.x end", "drop unreadable_object, list, watch L"},
+		{"hollow: one that fails keeps no other", hollow, "up list a:1.x end got! a", "A b:1.x got b:1.x M b:1.y +1s got b:1.y", "read b, verify b, read a, read b, put b"},
+		{"hollow: listed again", hollow, "up list a:1.x end got a:1.x", "+1h list a:1.x end", "stop, list, watch L"},
+
+		{"selecting: deleted", selecting, synced, "D a got a", "read a, delete a"},
+		{"selecting: out of scope", selecting, synced, "D a got a:1.y D a", "read a, drop out_of_scope"},
+		{"selecting: another one", selecting, synced, "D a got a:9.y", "read a, delete a"},
+		{"selecting: it comes back", selecting, synced, "D a A a:1.y got a", "read a, verify a"},
+		{"selecting: not listed", selecting, synced, "gone list b:2.x end got a:1.y", "list, watch L, read a, drop out_of_scope"},
+		{"selecting: the read fails", selecting, synced, "D a got! a +500ms got a", "read a, read a, delete a"},
+		{"selecting: while the link is down", selecting, synced + " +200s down", "D a up got a", "read a, delete a"},
+		{"selecting: asked for what is outside", selecting, synced, "get c", "drop object_gone"},
+		{"selecting: in a window", selecting, synced + " M a:1.y M a:1.z", "D a got a +10s", "read a, delete a"},
+
+		{"events: every one", events, synced, "M a:1.y M a:1.z M a:1.z A c:1.x", "put a, put a, put c"},
+		{"events: deletions are not told", events, synced, "D a gone list end +1m", "list, watch L"},
+		{"events: nor those of the time without a link", events, synced + " D a down", "D b up", ""},
+
+		{"unreadable once", none, synced, "bad +500ms", "watch L"},
+		{"unreadable twice at the same place", none, synced, "bad +500ms bad +1s", "watch L, list"},
+		{"unreadable twice, elsewhere", none, synced, "bad +500ms M a:1.y bad +500ms", "watch L, put a, watch r"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m := newPlayer(test.kind)
+			m.play(test.before)
+			got := m.play(test.words)
+			got = strings.ReplaceAll(got, "read b, read a", "read a, read b")
 			require.Equal(t, test.want, got)
 			requireCounts(t, m.machine)
 		})

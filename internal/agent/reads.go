@@ -218,9 +218,6 @@ func (m *machine) current(now time.Time, r *read, it item) {
 	if known && !old.dirty && told && uid == it.uid {
 		tell = effectPut
 	}
-	if w != nil && old.stage == waiting {
-		w.level = min(w.level+1, 8)
-	}
 	delete(m.failed, r.key)
 	m.do(effect{do: effectForget, key: r.key})
 	if old.stage == waiting || lags || w != nil {

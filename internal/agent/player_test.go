@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"synchronizer"
+)
+
+// player drives a machine with words, and writes down the effects:
+//
+//	up, down, +30s                  the link, time passes
+//	list a:1 b:2 end / list! ...    objects (name:uid.data) of a list that ends or fails
+//	A a:1, M a:2, D a, F a          events (F: modified, and outside the rules)
+//	get a                           the backend asks
+//	got a:1 / got a / got! a        a GET gives a state, nothing, or an error
+//	unsent a, unanswered a, late a  what became of messages
+//	gone, ended, broken, 403, 404   how the watch ends
+//	bad                             it gives something that cannot be read
+//	evict                           the pool loses what it keeps
+type player struct {
+	*machine
+	now  time.Time
+	kept map[key]offer
+}
+
+func newPlayer(kind traits) *player {
+	now := time.Unix(1000, 0)
+	kind.window = time.Second
+	return &player{machine: newMachine(now, exactly, kind), now: now, kept: map[key]offer{}}
+}
+
+func (m *player) said(e *effect) string {
+	switch e.do {
+	case effectVerify:
+		return "verify " + e.key.name
+	case effectPut:
+		return "put " + e.key.name
+	case effectDelete:
+		return "delete " + e.key.name
+	case effectRead:
+		return "read " + e.key.name
+	case effectList:
+		return "list"
+	case effectWatch:
+		return "watch " + e.cursor
+	case effectStop:
+		return "stop"
+	case effectDrop:
+		return "drop " + string(e.reason)
+	case effectKeep:
+		m.kept[e.key] = offer{digest: e.item.digest, version: e.item.version}
+	case effectForget:
+		delete(m.kept, e.key)
+	case effectBody:
+		var o *offer
+		if kept, ok := m.kept[e.key]; ok {
+			o = &kept
+		}
+		delete(m.kept, e.key)
+		m.body(m.now, e.key, o)
+	}
+	return ""
+}
+
+// play returns what the machine said, in order.
+func (m *player) play(words string) string {
+	now := &m.now
+	var said []string
+	flush := func() {
+		for first := true; first || m.hasWork(); first = false {
+			if due := m.deadline(); !due.IsZero() && !now.Before(due) {
+				m.tick(*now)
+			}
+			m.work(*now, 1000)
+			for i := 0; i < len(m.effects); i++ {
+				if text := m.said(&m.effects[i]); text != "" {
+					said = append(said, text)
+				}
+			}
+			m.effects = nil
+		}
+	}
+	fields := strings.Fields(words)
+	i := 0
+	parse := func(word string) item {
+		name, state, _ := strings.Cut(word, ":")
+		uid, data, _ := strings.Cut(state, ".")
+		it := item{key: keyOf("", name), uid: parseUID(uid), version: parseVersion(state)}
+		copy(it.digest[:], "d"+uid+data)
+		if data, order, shuffled := strings.Cut(data, "~"); shuffled {
+			it.sum = parseVersion("s" + data)
+			copy(it.digest[:], "d"+uid+data+order)
+		}
+		it.hollow = m.traits.hollow && !strings.HasPrefix(fields[i-1], "got")
+		if strings.Contains(state, "?") {
+			it.problem = unreadable
+			if it.digest = [16]byte{}; m.traits.hollow {
+				copy(it.digest[:], "d"+uid+strings.TrimSuffix(data, "?"))
+			}
+		}
+		return it
+	}
+	for ; i < len(fields); i++ {
+		next := func() string { i++; return fields[i] }
+		switch word := fields[i]; word {
+		case "up":
+			m.linkUp(*now)
+		case "down":
+			m.linkDown(*now)
+		case "list", "list!":
+			for word := next(); word != "end"; word = next() {
+				m.listed(*now, parse(word))
+			}
+			if word == "list" {
+				m.listEnded(*now, "L", nil)
+			} else {
+				m.listEnded(*now, "", errors.New("broken"))
+			}
+		case "A":
+			m.changed(*now, synchronizer.WatchAdded, "r", parse(next()))
+		case "M":
+			m.changed(*now, synchronizer.WatchModified, "r", parse(next()))
+		case "D":
+			m.changed(*now, synchronizer.WatchDeleted, "r", parse(next()))
+		case "F":
+			it := parse(next())
+			it.problem = filtered
+			m.changed(*now, synchronizer.WatchModified, "r", it)
+		case "bookmark":
+			m.changed(*now, synchronizer.WatchBookmark, "B", item{})
+		case "get":
+			m.requested(*now, request{key: keyOf("", next()), msgID: "m", depth: 2}, nil)
+		case "got", "got!":
+			arg := next()
+			name, state, _ := strings.Cut(arg, ":")
+			r := m.reads[keyOf("", name)]
+			if r == nil {
+				r = &read{key: keyOf("", name)}
+			}
+			switch {
+			case word == "got!":
+				m.readDone(*now, r, item{}, errors.New("broken"))
+			case state == "":
+				m.readDone(*now, r, item{}, synchronizer.ErrNotFound)
+			default:
+				m.readDone(*now, r, parse(arg), nil)
+			}
+		case "unsent":
+			m.unsent(keyOf("", next()))
+		case "unanswered":
+			m.unanswered(keyOf("", next()))
+		case "late":
+			m.sentAgain(*now, keyOf("", next()))
+		case "evict":
+			clear(m.kept)
+		case "bad":
+			m.watchEnded(*now, synchronizer.ErrInvalid)
+		case "gone":
+			m.watchEnded(*now, synchronizer.ErrGone)
+		case "ended":
+			m.watchEnded(*now, nil)
+		case "broken":
+			m.watchEnded(*now, errors.New("broken"))
+		case "403":
+			m.watchEnded(*now, synchronizer.ErrForbidden)
+		case "404":
+			m.watchEnded(*now, synchronizer.ErrKindNotServed)
+		default:
+			d, err := time.ParseDuration(strings.TrimPrefix(word, "+"))
+			if err != nil {
+				panic(word)
+			}
+			*now = now.Add(d)
+			m.tick(*now)
+		}
+		flush()
+	}
+	return strings.Join(said, ", ")
+}
