@@ -42,7 +42,7 @@ func TestQueueRefuses(t *testing.T) {
 	require.Eventually(t, func() bool { return f.registry.clusters() == 0 }, limit, time.Millisecond)
 	require.Eventually(t, func() bool { return strings.Contains(f.log.String(), "client disconnected") }, limit, time.Millisecond)
 	require.Contains(t, f.log.String(), "the queue did not take what a client had sent")
-	require.Contains(t, f.log.String(), `first="VerifyObject configmaps demo/big"`)
+	require.Contains(t, f.drops.All(), "queue_refused: VerifyObject a/c configmaps demo/big")
 	lost := f.produced("error", "VerifyObject")
 	require.LessOrEqual(t, lost, 5.0, "64 KiB are 3 records, and one is in the hand of the reader")
 	require.GreaterOrEqual(t, lost, 2.0)
@@ -129,7 +129,7 @@ func TestShutdownWhileTheQueueRefuses(t *testing.T) {
 	require.Less(t, time.Since(begin), 10*time.Second)
 	require.Equal(t, 503, <-upgrading)
 	require.Equal(t, websocket.StatusGoingAway, c.ended())
-	require.Contains(t, f.log.String(), `first="VerifyObject configmaps demo/lost"`)
+	require.Equal(t, []string{"queue_refused: VerifyObject a/c configmaps demo/lost"}, f.drops.All())
 	require.Equal(t, 1.0, f.produced("error", "VerifyObject"))
 }
 
