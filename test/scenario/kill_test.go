@@ -17,7 +17,7 @@ func TestServerKilledInSync(t *testing.T) {
 	t.Parallel()
 	kubetest.Require(t, startErr)
 	w := newWorld(t, shared, configMaps)
-	const objects = 300
+	const objects = 200
 	w.createMany(configMaps, slotPrefix, objects, 8000)
 	wr := w.newWriter(0, objects, objects, configMaps)
 	for seed := uint64(1); seed <= 3; seed++ {

@@ -14,6 +14,7 @@ import (
 	"synchronizer/internal/app/server"
 	"synchronizer/internal/diff"
 	"synchronizer/internal/link/stock"
+	"synchronizer/internal/patch"
 	"synchronizer/test/kubetest"
 )
 
@@ -121,8 +122,15 @@ func TestStockServer(t *testing.T) {
 	require.Equal(t, stock.Ping, *first.Event)
 
 	told := diff.Set{}
+	bodies := map[string]string{}
 	take := func(f stock.Frame, kind synchronizer.Kind) {
 		t.Helper()
+		if *f.Event == stock.PatchObject {
+			whole, err := patch.ApplyV1([]byte(bodies[f.Name]), []byte(f.Patch))
+			require.NoError(t, err)
+			f.Object = string(whole)
+		}
+		bodies[f.Name] = f.Object
 		var o struct {
 			Metadata struct{ UID string }
 		}
@@ -155,7 +163,7 @@ func TestStockServer(t *testing.T) {
 
 	w.change(deployments, "web")
 	take(session.Wait(func(f *stock.Frame) bool {
-		return f.Is(stock.PutObject, deployments, w.namespace, "web") && f.Depth == 1
+		return f.Depth == 1 && (f.Is(stock.PutObject, deployments, w.namespace, "web") || f.Is(stock.PatchObject, deployments, w.namespace, "web"))
 	}), deployments)
 	w.delete(configMaps, "settings")
 	session.WaitFor(stock.ObjectDeleted, configMaps, w.namespace, "settings")

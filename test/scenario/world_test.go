@@ -57,13 +57,15 @@ type world struct {
 	revision atomic.Int64 // of the last change
 }
 
+// worlds counts them, so that a test can run again beside what it left.
+var worlds atomic.Int64
+
 var unfit = regexp.MustCompile(`[^a-z0-9]+`)
 
-// newWorld makes a namespace that is called as the test is. Kinds that end with
-// the test's own group are custom; see widgets.
+// newWorld makes a namespace that is called after the test.
 func newWorld(t testing.TB, cluster *kubetest.Cluster, kinds ...synchronizer.Kind) *world {
 	t.Helper()
-	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-")
+	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-") + "-" + strconv.FormatInt(worlds.Add(1), 10)
 	w := &world{t: t, cluster: cluster, name: name, namespace: name, kinds: kinds, kubeconfig: cluster.Kubeconfig}
 	require.NoError(t, cluster.CreateNamespace(t.Context(), name))
 	var err error
