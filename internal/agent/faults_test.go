@@ -65,7 +65,7 @@ func versioned(typ synchronizer.WatchEventType, version, value string) synchroni
 }
 
 func TestB079ResourceVersionsAreOpaque(t *testing.T) {
-	versions := []string{"99999", "100000", "36028797018963968", "36028797018963969", "abc-7"}
+	versions := []string{"99999", "100000", "36028797018963968", "36028797018963969", "abc-7", "8"} // and one that is lower as a number
 	for name, pause := range map[string]time.Duration{"one by one": 10 * time.Second, "in a burst": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -82,6 +82,9 @@ func TestB079ResourceVersionsAreOpaque(t *testing.T) {
 						}
 					}
 				})
+				if pause == 0 {
+					r.agent.streams[deployments].config.Strategy = StrategyCopy
+				}
 				r.start()
 				send := func(e synchronizer.WatchEvent) {
 					events <- e
@@ -99,9 +102,9 @@ func TestB079ResourceVersionsAreOpaque(t *testing.T) {
 					send(versioned(synchronizer.WatchModified, v, v))
 				}
 				r.settle(longestWindow)
-				require.Contains(t, r.row(deployments, "default/web"), `"data":"abc-7"`)
+				require.Contains(t, r.row(deployments, "default/web"), `"data":"8"`)
 				r.backend.heard()
-				send(versioned(synchronizer.WatchModified, "abc-7", "abc-7"))
+				send(versioned(synchronizer.WatchModified, "8", "8"))
 				r.settle(minorWindow)
 				require.Empty(t, r.backend.heard(), "the same version again")
 				events <- versioned(synchronizer.WatchDeleted, "7", "")
