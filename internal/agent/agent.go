@@ -49,7 +49,8 @@ const (
 	ModeEvent  Mode = "event"
 )
 
-// KindConfig is one kind that is synchronized.
+// KindConfig is one kind that is synchronized; with * for group, version or
+// resource it means all that the cluster serves, see catalog.Expand.
 type KindConfig struct {
 	Kind     synchronizer.Kind
 	Strategy Strategy
@@ -97,6 +98,11 @@ type Options struct {
 	Filter  *filter.Filter // nil: every object
 	Policy  *policy.Transform
 	Drop    synchronizer.DropFunc
+
+	// Discovery tells which kinds there are, so that those that are not served
+	// cost no requests and wildcards mean something; nil: every kind is asked for
+	// until it is served, and there are no wildcards.
+	Discovery Discovery
 
 	// Select gives the part of the cluster that a kind's selectors and namespaces
 	// leave; nil: Cluster for every kind. Get of what it gives must answer for
@@ -162,15 +168,15 @@ func (o *Options) complete() error {
 
 // Agent synchronizes one cluster. Make it with New, and call Run once.
 type Agent struct {
-	options    Options
-	streams    map[synchronizer.Kind]*stream
-	metrics    *metrics
-	pool       *pool
-	baselines  *baseline.Cache[slotKey]
-	hub        hub
-	firstLists *semaphore.Weighted
-	reads      *semaphore.Weighted
-	ready      atomic.Bool
+	options   Options
+	streams   map[synchronizer.Kind]*stream // those of running, and guarded by it
+	running   *running
+	metrics   *metrics
+	pool      *pool
+	baselines *baseline.Cache[slotKey]
+	hub       hub
+	reads     *semaphore.Weighted
+	ready     atomic.Bool
 }
 
 // New checks the options. Its errors wrap synchronizer.ErrInvalid, or are the
@@ -180,21 +186,15 @@ func New(options Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		options:    options,
-		streams:    map[synchronizer.Kind]*stream{},
-		pool:       newPool(options.OfferBytes),
-		hub:        hub{changed: make(chan struct{})},
-		firstLists: semaphore.NewWeighted(firstLists),
-		reads:      semaphore.NewWeighted(clusterReads),
+		options: options,
+		pool:    newPool(options.OfferBytes),
+		hub:     hub{changed: make(chan struct{})},
+		reads:   semaphore.NewWeighted(clusterReads),
 	}
-	for _, c := range options.Kinds {
-		if err := c.check(); err != nil {
-			return nil, err
-		}
-		if a.streams[c.Kind] != nil {
-			return nil, fmt.Errorf("%w: kind %v is configured twice", synchronizer.ErrInvalid, c.Kind)
-		}
-		a.streams[c.Kind] = newStream(a, c)
+	a.running = newRunning(a)
+	a.streams = a.running.streams
+	if err := a.running.configure(); err != nil {
+		return nil, err
 	}
 	var err error
 	if a.baselines, err = baseline.New[slotKey](options.BaselineBytes); err != nil {
@@ -203,9 +203,7 @@ func New(options Options) (*Agent, error) {
 	if a.metrics, err = newMetrics(a, options.Registerer); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	for _, s := range a.streams {
-		s.metrics = a.metrics.of(s.kind)
-	}
+	a.running.each(func(s *stream, _ *gate) { s.metrics = a.metrics.of(s.kind) })
 	return a, nil
 }
 
@@ -226,9 +224,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var streams sync.WaitGroup
-	for _, s := range a.streams {
-		streams.Go(func() { s.run(ctx, life) })
-	}
+	a.running.run(ctx, life, &streams)
 	for link != nil {
 		s := newSession(link, a.options.Clock.Now())
 		a.metrics.connected.Set(1)
@@ -291,7 +287,7 @@ func (a *Agent) receive(ctx context.Context, s *session) error {
 }
 
 func (a *Agent) dispatch(s *session, msg *synchronizer.Message) {
-	owner := a.streams[msg.Kind]
+	owner := a.running.stream(msg.Kind)
 	switch {
 	case msg.Event == synchronizer.EventPing:
 	case !msg.Event.AboutObject():

@@ -48,24 +48,17 @@ func (s *stream) startFeeder(list bool, cursor string) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	f := &feeder{items: make(chan feedItem, batchMessages), budget: semaphore.NewWeighted(feedBytes), stop: cancel, list: list}
 	s.feed = f
-	first := !s.machine.complete
 	s.running.Go(func() {
 		defer cancel()
 		if list {
-			f.finish(ctx, s.runList(ctx, f, first))
+			f.finish(ctx, s.runList(ctx, f))
 		} else {
 			f.finish(ctx, s.runWatch(ctx, f, cursor))
 		}
 	})
 }
 
-func (s *stream) runList(ctx context.Context, f *feeder, first bool) feedItem {
-	if first {
-		if err := s.agent.firstLists.Acquire(ctx, 1); err != nil {
-			return feedItem{err: err}
-		}
-		defer s.agent.firstLists.Release(1)
-	}
+func (s *stream) runList(ctx context.Context, f *feeder) feedItem {
 	var scratch []byte
 	cursor, err := s.cluster.List(ctx, s.kind, func(o synchronizer.Object) error {
 		return f.hand(ctx, feedItem{item: s.seen(o, &scratch)})

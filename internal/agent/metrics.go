@@ -75,7 +75,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		kind := k.Kind.String()
 		gauge(m.objects, float64(k.Objects), kind)
 		gauge(m.dirty, float64(k.Dirty), kind)
-		for _, state := range states {
+		for _, state := range append(states, StateAwaited, StateFailing) {
 			value := 0.0
 			if state == k.State {
 				value = 1

@@ -247,11 +247,11 @@ func TestOneKindFailsAlone(t *testing.T) {
 		state State
 		until time.Duration // the next try comes before
 	}{
-		"broken":       {errors.New("broken"), StateWaiting, 50 * time.Second},
+		"broken":       {errors.New("broken"), StateFailing, 50 * time.Second},
 		"not served":   {synchronizer.ErrKindNotServed, StateNotServed, 31 * time.Second},
 		"forbidden":    {synchronizer.ErrForbidden, StateForbidden, 61 * time.Second},
-		"throttled":    {&synchronizer.RetryAfterError{After: 2 * time.Minute, Err: errors.New("slowly")}, StateWaiting, 121 * time.Second},
-		"token is old": {synchronizer.ErrGone, StateWaiting, 50 * time.Second},
+		"throttled":    {&synchronizer.RetryAfterError{After: 2 * time.Minute, Err: errors.New("slowly")}, StateFailing, 121 * time.Second},
+		"token is old": {synchronizer.ErrGone, StateFailing, 50 * time.Second},
 	}
 	for name, failure := range failures {
 		t.Run(name, func(t *testing.T) {

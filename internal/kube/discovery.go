@@ -20,8 +20,11 @@ type Description struct {
 	Verbs      []string
 }
 
-// discoveryLimit bounds the answer about one group and version.
-const discoveryLimit = 8 << 20
+// discoveryLimit bounds an answer; that about all groups of a large cluster has
+// about 1 MiB.
+const discoveryLimit = 32 << 20
+
+const plainJSON = "application/json"
 
 // groupVersion is what is known of the kinds of one group and version.
 type groupVersion struct {
@@ -75,18 +78,6 @@ func (c *Cluster) forget(kind synchronizer.Kind) {
 }
 
 func (c *Cluster) discover(ctx context.Context, kind synchronizer.Kind) (map[string]Description, error) {
-	a, err := c.get(ctx, "discovery", groupPath(kind), nil, c.options.ReadSilence)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Close()
-	raw, err := io.ReadAll(io.LimitReader(a, discoveryLimit+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading answer: %w", err)
-	}
-	if len(raw) > discoveryLimit {
-		return nil, errors.New("reading answer: it is too large")
-	}
 	var list struct {
 		Kind      string `json:"kind"`
 		Resources []struct {
@@ -96,8 +87,8 @@ func (c *Cluster) discover(ctx context.Context, kind synchronizer.Kind) (map[str
 			Verbs      []string `json:"verbs"`
 		} `json:"resources"`
 	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("reading answer: %w", err)
+	if err := c.readDiscovery(ctx, plainJSON, groupPath(kind), &list); err != nil {
+		return nil, err
 	}
 	if list.Kind != "APIResourceList" {
 		return nil, fmt.Errorf("reading answer: it is a %q, not an APIResourceList", list.Kind)
@@ -107,4 +98,24 @@ func (c *Cluster) discover(ctx context.Context, kind synchronizer.Kind) (map[str
 		kinds[r.Name] = Description{ObjectKind: r.Kind, Namespaced: r.Namespaced, Verbs: slices.Clone(r.Verbs)}
 	}
 	return kinds, nil
+}
+
+// readDiscovery reads one document into into.
+func (c *Cluster) readDiscovery(ctx context.Context, accept, path string, into any) error {
+	a, err := c.getAs(ctx, accept, "discovery", path, nil, c.options.ReadSilence)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	raw, err := io.ReadAll(io.LimitReader(a, discoveryLimit+1))
+	if err != nil {
+		return fmt.Errorf("reading answer: %w", err)
+	}
+	if len(raw) > discoveryLimit {
+		return errors.New("reading answer: it is too large")
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("reading answer: %w", err)
+	}
+	return nil
 }

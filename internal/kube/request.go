@@ -36,6 +36,11 @@ type answer struct {
 // get sends one GET. silence is how long nothing may be heard, before the answer
 // and in it. The caller must close the answer.
 func (c *Cluster) get(ctx context.Context, verb, path string, query url.Values, silence time.Duration) (*answer, error) {
+	return c.getAs(ctx, plainJSON, verb, path, query, silence)
+}
+
+// getAs is get for an answer of another form than plain JSON.
+func (c *Cluster) getAs(ctx context.Context, accept, verb, path string, query url.Values, silence time.Duration) (*answer, error) {
 	if err := c.limiter.Wait(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -53,7 +58,7 @@ func (c *Cluster) get(ctx context.Context, verb, path string, query url.Values, 
 		a.Close()
 		return nil, fmt.Errorf("building request: %w", err)
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", accept)
 	response, err := c.http.Do(request)
 	if err != nil {
 		c.metrics.requests.WithLabelValues(verb, "error").Inc()
