@@ -17,6 +17,7 @@ type connection struct {
 	source string // the connection's id, and the source of what it sends
 	since  time.Time
 	ctx    context.Context // ends with the connection
+	end    context.CancelFunc
 
 	seq      uint64                // last given; owned by the goroutine in receive
 	rejected []synchronizer.Record // refused by up; owned by it too
@@ -33,10 +34,8 @@ func (c *connection) describe() synchronizer.ConnectedClient {
 
 // serve runs the connection until the client leaves or the server stops, and
 // flushes what was accepted. Nothing of it runs any more when it returns.
-func (s *Server) serve(c *connection) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	defer cancel()
-	c.ctx = ctx
+func (s *Server) serve(c *connection, replacements int) {
+	ctx := c.ctx
 	closed := make(chan struct{})
 	stop := context.AfterFunc(s.draining, func() {
 		defer close(closed)
@@ -44,8 +43,8 @@ func (s *Server) serve(c *connection) {
 	})
 	log := s.options.Logger.With("account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source)
 
-	if n := s.registry.add(c, c.since); n > maxReplacements {
-		log.Warn("clients replace each other: two of them claim to be the same cluster", "replacements", n, "within", replaceWindow)
+	if replacements > maxReplacements {
+		log.Warn("clients replace each other: two of them claim to be the same cluster", "replacements", replacements, "within", replaceWindow)
 	}
 	log.Info("client connected", "version", c.hello.SynchronizerVersion)
 	err := s.announce(ctx, c)
@@ -53,8 +52,13 @@ func (s *Server) serve(c *connection) {
 		err = c.receive(ctx)
 	}
 
-	if s.registry.remove(c) {
+	newest, survivors := s.registry.remove(c)
+	if newest {
 		s.metrics.disconnected(c.id())
+	}
+	for _, older := range survivors {
+		log.Warn("an older connection of the cluster has to connect again", "older", older.source)
+		_ = older.link.Close(statusGoingAway, "a newer connection has ended")
 	}
 	flush, end := context.WithTimeout(ctx, s.flushTimeout)
 	refused := c.up.flush(flush)
@@ -63,7 +67,7 @@ func (s *Server) serve(c *connection) {
 		<-closed
 	}
 	_ = c.link.Close(statusGoingAway, "")
-	cancel() // of what is being published after all
+	c.end() // of what is being published after all
 	failed, waiting := c.up.end()
 	c.countLost(failed, waiting, refused)
 	c.dropUnsent(c.down.end())

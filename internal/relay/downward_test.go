@@ -46,7 +46,7 @@ func TestDownwardToTheNewest(t *testing.T) {
 	require.Equal(t, "two", frame["Name"])
 
 	require.NoError(t, newer.ws.Close(1000, ""))
-	require.Eventually(t, func() bool { return f.registry.clusters() == 0 }, limit, time.Millisecond)
+	require.Eventually(t, func() bool { return f.registry.count() == 0 }, limit, time.Millisecond)
 	f.down(ask("a", "c", "nobody"))
 	f.metric(t, "synchronizer_relay_downward_records_total", "not_connected_here", 1)
 	f.metric(t, "synchronizer_client_disconnection_count", "a", 1)
@@ -80,7 +80,7 @@ func TestDownwardRefuses(t *testing.T) {
 	fake := newFakeQueue()
 	f := newFixture(t, Options{Queue: fake}, nil)
 	c := f.connect("a", "c")
-	require.Eventually(t, func() bool { return f.registry.clusters() == 1 }, limit, time.Millisecond)
+	require.Eventually(t, func() bool { return f.registry.count() == 1 }, limit, time.Millisecond)
 	encode := func(p queue.Producer, m synchronizer.Message) synchronizer.Record {
 		e := queue.Encoder{Encoding: queue.Compact, Producer: p}
 		r, err := e.Encode(&m, queue.Extra{})
@@ -142,7 +142,7 @@ func TestDownwardBacklog(t *testing.T) {
 	f := newFixture(t, Options{Queue: fake, BacklogBytes: 1 << 20}, nil)
 	slow := stock.Connect(t, f.url, stock.ClientOptions{Account: "a", Cluster: "slow", HoldReading: true})
 	quick := f.connect("b", "slow")
-	require.Eventually(t, func() bool { return f.registry.clusters() == 2 }, limit, time.Millisecond)
+	require.Eventually(t, func() bool { return f.registry.count() == 2 }, limit, time.Millisecond)
 
 	e := queue.Encoder{Encoding: queue.Compact, Producer: queue.Backend}
 	body := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
@@ -177,7 +177,7 @@ func TestDownwardOfAClientThatLeaves(t *testing.T) {
 	fake := newFakeQueue()
 	f := newFixture(t, Options{Queue: fake, BacklogBytes: 4 << 20}, nil)
 	slow := stock.Connect(t, f.url, stock.ClientOptions{Account: "a", Cluster: "c", HoldReading: true})
-	require.Eventually(t, func() bool { return f.registry.clusters() == 1 }, limit, time.Millisecond)
+	require.Eventually(t, func() bool { return f.registry.count() == 1 }, limit, time.Millisecond)
 	e := queue.Encoder{Encoding: queue.Compact, Producer: queue.Backend}
 	var records []synchronizer.Record
 	for i := range 3 {
@@ -205,7 +205,7 @@ func TestDownwardThatCannotBeWritten(t *testing.T) {
 	fake := newFakeQueue()
 	f := newFixture(t, Options{Queue: fake, Link: linkOptions(1 << 20), BacklogBytes: 8 << 20}, nil)
 	c := f.connect("a", "c")
-	require.Eventually(t, func() bool { return f.registry.clusters() == 1 }, limit, time.Millisecond)
+	require.Eventually(t, func() bool { return f.registry.count() == 1 }, limit, time.Millisecond)
 	conn := f.registry.find(synchronizer.ClusterID{Account: "a", Cluster: "c"})
 	big := ask("a", "c", "big")
 	big.Event, big.Body = synchronizer.EventPut, []byte(strings.Repeat("x", 2<<20))
@@ -268,7 +268,7 @@ func TestAccountsAreApart(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return f.registry.clusters() == clients }, limit, time.Millisecond)
+	require.Eventually(t, func() bool { return f.registry.count() == clients }, limit, time.Millisecond)
 	for n := range each {
 		var msgs []synchronizer.Message
 		for i := range clients {

@@ -39,7 +39,7 @@ func TestQueueRefuses(t *testing.T) {
 	require.Equal(t, websocket.StatusTryAgainLater, c.ended())
 	_ = c.ws.CloseNow() // the writer may still be stuck
 	require.Greater(t, <-stuck, 3)
-	require.Eventually(t, func() bool { return f.registry.clusters() == 0 }, limit, time.Millisecond)
+	require.Eventually(t, func() bool { return f.registry.count() == 0 }, limit, time.Millisecond)
 	require.Eventually(t, func() bool { return strings.Contains(f.log.String(), "client disconnected") }, limit, time.Millisecond)
 	require.Contains(t, f.log.String(), "the queue did not take what a client had sent")
 	require.Contains(t, f.drops.All(), "queue_refused: VerifyObject a/c configmaps demo/big")
@@ -94,7 +94,7 @@ func TestShutdown(t *testing.T) {
 	f.stop()
 	require.Equal(t, websocket.StatusGoingAway, c.ended())
 	<-idle.Done()
-	require.Zero(t, f.registry.clusters())
+	require.Zero(t, f.registry.count())
 	stuck.Close()
 	// Contiguous from 1: nothing of what was read is missing.
 	for want := 2; len(f.records) > 0; want++ {

@@ -3,18 +3,29 @@
 package relay
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"synchronizer"
 )
 
-// registry knows which connection is the newest of each cluster. Older ones stay
-// connected and may publish, as in the field; records go to the newest.
+// registry knows the connections of each cluster, the newest last. Older ones
+// stay connected and may publish, as in the field; records go to the newest.
 type registry struct {
 	mu       sync.Mutex
-	newest   map[synchronizer.ClusterID]*connection
-	replaced map[synchronizer.ClusterID][]time.Time
+	clusters map[synchronizer.ClusterID]*presence
+}
+
+// presence is one cluster with a connection, or with one that is being made.
+type presence struct {
+	// turn is held from before a connection is introduced to the backend until it
+	// is added: so the newest here is the one with the highest generation.
+	turn     chan struct{}
+	taking   int // who holds turn or waits for it
+	open     []*connection
+	replaced []time.Time
 }
 
 // Replacements within replaceWindow above maxReplacements mean that two clients
@@ -27,56 +38,103 @@ const (
 )
 
 func newRegistry() *registry {
-	return &registry{
-		newest:   map[synchronizer.ClusterID]*connection{},
-		replaced: map[synchronizer.ClusterID][]time.Time{},
+	return &registry{clusters: map[synchronizer.ClusterID]*presence{}}
+}
+
+// enter waits until nobody else introduces a connection of the cluster; leave
+// must be called when that is done.
+func (r *registry) enter(ctx context.Context, id synchronizer.ClusterID) (leave func(), err error) {
+	r.mu.Lock()
+	p := r.clusters[id]
+	if p == nil {
+		p = &presence{turn: make(chan struct{}, 1)}
+		r.clusters[id] = p
+	}
+	p.taking++
+	r.mu.Unlock()
+
+	done := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		p.taking--
+		r.forget(id, p)
+	}
+	select {
+	case p.turn <- struct{}{}:
+		return func() { <-p.turn; done() }, nil
+	case <-ctx.Done():
+		done()
+		return nil, ctx.Err()
 	}
 }
 
-// add makes c the newest connection of its cluster. It reports how often that
-// cluster's connection was replaced within the window, while still connected.
+// forget drops what nobody needs; r.mu is held.
+func (r *registry) forget(id synchronizer.ClusterID, p *presence) {
+	if p.taking == 0 && len(p.open) == 0 {
+		delete(r.clusters, id)
+	}
+}
+
+// add makes c the newest connection of its cluster; the caller has entered. It
+// reports how often that cluster's connection was replaced within the window,
+// while still connected.
 func (r *registry) add(c *connection, now time.Time) (replacements int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := c.id()
-	if r.newest[id] != nil {
-		recent := r.replaced[id][:0]
-		for _, t := range r.replaced[id] {
-			if now.Sub(t) < replaceWindow {
-				recent = append(recent, t)
-			}
-		}
-		recent = append(recent, now)
-		r.replaced[id] = recent[max(0, len(recent)-mostRemembered):]
+	p := r.clusters[c.id()]
+	if len(p.open) > 0 {
+		p.replaced = slices.DeleteFunc(p.replaced, func(t time.Time) bool { return now.Sub(t) >= replaceWindow })
+		p.replaced = append(p.replaced, now)
+		p.replaced = p.replaced[max(0, len(p.replaced)-mostRemembered):]
 	}
-	r.newest[id] = c
-	return len(r.replaced[id])
+	p.open = append(p.open, c)
+	return len(p.replaced)
 }
 
-// remove forgets c. It reports whether c was the newest of its cluster: the end
-// of an older one changes nothing.
-func (r *registry) remove(c *connection) bool {
+// remove forgets c. It reports whether c was the newest of its cluster; the end
+// of an older one changes nothing. Survivors are older connections that are still
+// open then: what they say is older than what c has said, and would be ignored,
+// so they must connect again.
+func (r *registry) remove(c *connection) (newest bool, survivors []*connection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := c.id()
-	if r.newest[id] != c {
-		return false
+	p := r.clusters[c.id()]
+	if p == nil {
+		return false, nil
 	}
-	delete(r.newest, id)
-	delete(r.replaced, id)
-	return true
+	at := slices.Index(p.open, c)
+	if at < 0 {
+		return false, nil
+	}
+	newest = at == len(p.open)-1
+	p.open = slices.Delete(p.open, at, at+1)
+	if newest {
+		survivors = slices.Clone(p.open)
+		p.replaced = nil
+	}
+	r.forget(c.id(), p)
+	return newest, survivors
 }
 
 // find gives the newest connection of a cluster, or nil.
 func (r *registry) find(id synchronizer.ClusterID) *connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.newest[id]
+	if p := r.clusters[id]; p != nil && len(p.open) > 0 {
+		return p.open[len(p.open)-1]
+	}
+	return nil
 }
 
-// clusters counts clusters with a connection.
-func (r *registry) clusters() int {
+// count is the number of clusters with a connection.
+func (r *registry) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.newest)
+	n := 0
+	for _, p := range r.clusters {
+		if len(p.open) > 0 {
+			n++
+		}
+	}
+	return n
 }

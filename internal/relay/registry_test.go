@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -20,20 +21,72 @@ func TestRegistryKeepsTheNewest(t *testing.T) {
 	r, now := newRegistry(), time.Unix(1000, 0)
 	older, newer, other := connectionOf("a", "c"), connectionOf("a", "c"), connectionOf("b", "c")
 	require.Nil(t, r.find(older.id()))
-	require.Zero(t, r.add(older, now))
-	require.Zero(t, r.add(other, now), "another account with the same cluster name is another cluster")
+	add := func(c *connection, at time.Time) int {
+		leave, err := r.enter(t.Context(), c.id())
+		require.NoError(t, err)
+		defer leave()
+		return r.add(c, at)
+	}
+	require.Zero(t, add(older, now))
+	require.Zero(t, add(other, now), "another account with the same cluster name is another cluster")
 	require.Same(t, older, r.find(older.id()))
-	require.Equal(t, 1, r.add(newer, now))
+	require.Equal(t, 1, add(newer, now))
 	require.Same(t, newer, r.find(older.id()))
 	require.Same(t, other, r.find(other.id()))
-	require.Equal(t, 2, r.clusters())
+	require.Equal(t, 2, r.count())
 
-	require.False(t, r.remove(older), "the end of an older connection changes nothing")
+	newest, survivors := r.remove(older)
+	require.False(t, newest, "the end of an older connection changes nothing")
+	require.Empty(t, survivors)
 	require.Same(t, newer, r.find(newer.id()))
-	require.True(t, r.remove(newer))
+	newest, survivors = r.remove(newer)
+	require.True(t, newest)
+	require.Empty(t, survivors)
 	require.Nil(t, r.find(newer.id()))
-	require.False(t, r.remove(newer))
-	require.Equal(t, 1, r.clusters())
+	newest, _ = r.remove(newer)
+	require.False(t, newest)
+	require.Equal(t, 1, r.count())
+	require.Len(t, r.clusters, 1, "nothing is remembered of a cluster without a connection")
+
+	// The end of the newest leaves older ones behind whose statements would be
+	// ignored: they are named, to be closed.
+	add(older, now)
+	add(newer, now)
+	newest, survivors = r.remove(newer)
+	require.True(t, newest)
+	require.Equal(t, []*connection{older}, survivors)
+	require.Same(t, older, r.find(older.id()), "until it is closed it gets what goes down")
+}
+
+// Two clients of one cluster that connect at the same time are introduced one
+// after the other, so that the newest here has the higher generation.
+func TestIntroductionsTakeTurns(t *testing.T) {
+	r := newRegistry()
+	id := synchronizer.ClusterID{Account: "a", Cluster: "c"}
+	leave, err := r.enter(t.Context(), id)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan error, 1)
+	go func() {
+		_, err := r.enter(ctx, id)
+		refused <- err
+	}()
+	other, err := r.enter(t.Context(), synchronizer.ClusterID{Account: "b", Cluster: "c"})
+	require.NoError(t, err, "another cluster does not wait")
+	other()
+	cancel()
+	require.ErrorIs(t, <-refused, context.Canceled)
+	entered := make(chan struct{})
+	go func() {
+		leave, err := r.enter(t.Context(), id)
+		if err == nil {
+			leave()
+		}
+		close(entered)
+	}()
+	leave()
+	<-entered
+	require.Empty(t, r.clusters)
 }
 
 // TestRegistryCountsReplacements: only those within the window, of a cluster
@@ -44,6 +97,9 @@ func TestRegistryCountsReplacements(t *testing.T) {
 	add := func(after time.Duration) int {
 		now = now.Add(after)
 		last = connectionOf("a", "c")
+		leave, err := r.enter(t.Context(), last.id())
+		require.NoError(t, err)
+		defer leave()
 		return r.add(last, now)
 	}
 	require.Equal(t, 0, add(0))
@@ -51,7 +107,10 @@ func TestRegistryCountsReplacements(t *testing.T) {
 		require.Equal(t, i, add(time.Second))
 	}
 	require.Equal(t, 1, add(replaceWindow), "the others are too old")
-	require.True(t, r.remove(last))
+	_, survivors := r.remove(last)
+	for _, c := range survivors {
+		r.remove(c)
+	}
 	require.Equal(t, 0, add(time.Second), "a client that comes back replaces nobody")
 	for range 3 * mostRemembered {
 		require.LessOrEqual(t, add(0), mostRemembered)

@@ -87,7 +87,7 @@ func New(o Options) *Server {
 		publishTimeout: publishTimeout, flushTimeout: flushTimeout,
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	s.metrics = newMetrics(o.Registerer, s.registry.clusters)
+	s.metrics = newMetrics(o.Registerer, s.registry.count)
 	return s
 }
 
@@ -158,14 +158,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.open.Done()
 	c := &connection{server: s, hello: hello, source: uuid.NewString(), since: s.options.Now()}
-	c.ctx = context.WithoutCancel(r.Context())
+	c.ctx, c.end = context.WithCancel(context.WithoutCancel(r.Context()))
+	defer c.end()
 	c.up = newPump(s.options.UpwardBytes, c.publish)
 	c.down = newPump(s.options.BacklogBytes, c.send)
 	// Before a frame of the connection is read, the backend knows its source: that
 	// gives it its generation, in the order of connections. A request that is no
 	// upgrade becomes no connection; Accept refuses it.
+	leave := func() {}
 	if isUpgrade(r) {
+		if leave, err = s.registry.enter(r.Context(), c.id()); err != nil {
+			s.refuse(w, hello, err)
+			return
+		}
 		if err := s.introduce(r.Context(), c); err != nil {
+			leave()
 			s.refuse(w, hello, err)
 			return
 		}
@@ -173,10 +180,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	accept := s.options.Link
 	accept.Hello = hello
 	if c.link, err = link.Accept(w, r, accept); err != nil {
+		leave()
 		s.options.Logger.Warn("upgrading connection", "account", hello.Account, "cluster", hello.Cluster, "error", err)
 		return // Accept has answered
 	}
-	s.serve(c)
+	replacements := s.registry.add(c, c.since)
+	leave()
+	s.serve(c, replacements)
 }
 
 // isUpgrade is false only for requests that link.Accept refuses.
