@@ -45,6 +45,30 @@ type Tx interface {
 
 	// SeeClients notes what servers report of connected clients.
 	SeeClients(ctx context.Context, seen []ClientSeen) error
+
+	// SeeKinds notes kinds that a client has, whether or not objects of them exist.
+	// A cluster that is not known is created.
+	SeeKinds(ctx context.Context, seen []ClusterKind) error
+}
+
+// ClusterKind is one kind of one cluster.
+type ClusterKind struct {
+	ClusterID
+	Kind Kind
+}
+
+// Inventory is the database as the ingester reads it to reconcile. Its methods
+// may run at the same time as everything else.
+type Inventory interface {
+	// Clusters is that of Reader.
+	Clusters(ctx context.Context, id ClusterID) ([]ClusterStatus, error)
+
+	// Known calls each for every object of a kind that is stored and is no
+	// tombstone, in the order (namespace, name), as one snapshot in which every
+	// Update is that has returned before. A row has its key, resourceVersion and
+	// checksum, and is valid during the call only. An error of each ends it and is
+	// returned. A kind or cluster that is not known has no objects.
+	Known(ctx context.Context, of ClusterKind, each func(*Row) error) error
 }
 
 // ClusterSource is one sender of one cluster.

@@ -19,6 +19,7 @@ import (
 var (
 	_ synchronizer.Store       = (*DB)(nil)
 	_ synchronizer.Reader      = (*DB)(nil)
+	_ synchronizer.Inventory   = (*DB)(nil)
 	_ synchronizer.Credentials = (*DB)(nil)
 )
 

@@ -37,6 +37,7 @@ func TestPlans(t *testing.T) {
 	for text, args := range map[string][]any{
 		walkKind:                       {1, "", "", 10},
 		walkKindStart:                  {1, 10},
+		walkKnown:                      {1},
 		fmt.Sprintf(walkNamespace, ""): {1, "", "", 10},
 		fmt.Sprintf(walkNamespace, " AND o.name < ?"): {1, "", "", "x", 10},
 		fmt.Sprintf(walkNames, ",?"):                  {1, "", "a", "b", 10},

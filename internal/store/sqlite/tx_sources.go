@@ -112,3 +112,16 @@ func (t *tx) SeeClients(ctx context.Context, seen []synchronizer.ClientSeen) err
 	}
 	return upsertClients.exec(ctx, t.writer, values)
 }
+
+// SeeKinds implements synchronizer.Tx.
+func (t *tx) SeeKinds(ctx context.Context, seen []synchronizer.ClusterKind) error {
+	if t.writer == nil {
+		return errTxOver
+	}
+	for i := range seen {
+		if _, err := t.makeKind(ctx, clusterKind{seen[i].ClusterID, seen[i].Kind}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -18,6 +18,7 @@ import (
 type Backend interface {
 	synchronizer.Store
 	synchronizer.Reader
+	synchronizer.Inventory
 	synchronizer.Credentials
 
 	// Reopen gives the database as it would be found if the process had been
@@ -67,6 +68,9 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"Pages", pages},
 		{"PagesWhileWriting", pagesWhileWriting},
 		{"Walk", walkIsSet},
+		{"Known", known},
+		{"KnownWhileWriting", knownWhileWriting},
+		{"KindsSeen", kindsSeen},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
