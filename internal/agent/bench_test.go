@@ -5,6 +5,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -77,10 +78,89 @@ func (c *listCluster) Get(context.Context, synchronizer.Kind, string, string) (s
 }
 
 // sink takes messages and never asks for anything.
-type sink struct{ fakeLink }
+type sink struct {
+	fakeLink
+	events [16]int
+}
 
-func (s *sink) Dial(context.Context) (synchronizer.Link, error)     { return s, nil }
-func (s *sink) Send(context.Context, ...synchronizer.Message) error { return nil }
+func (s *sink) Dial(context.Context) (synchronizer.Link, error) { return s, nil }
+
+func (s *sink) Send(_ context.Context, msgs ...synchronizer.Message) error {
+	for i := range msgs {
+		s.events[msgs[i].Event]++
+	}
+	return nil
+}
+
+// changeCluster lists objects and changes each of them again and again.
+type changeCluster struct {
+	listCluster
+	docs    [2][]byte
+	changes int
+	warm    chan struct{} // closed when every object was changed twice
+	done    chan struct{}
+}
+
+func (c *changeCluster) Watch(ctx context.Context, _ synchronizer.Kind, _ string, each func(synchronizer.WatchEvent) error) error {
+	for i := range 2*c.objects + c.changes {
+		if i == 2*c.objects {
+			close(c.warm)
+		}
+		n := i % c.objects
+		o := synchronizer.Object{Namespace: "default", Name: fmt.Sprint("o", n), UID: fmt.Sprint(n), ResourceVersion: fmt.Sprint(i + 2), Body: c.docs[i/c.objects%2]}
+		if err := each(synchronizer.WatchEvent{Type: synchronizer.WatchModified, Object: o}); err != nil {
+			return err
+		}
+	}
+	close(c.done)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// BenchmarkChange measures a change of a pod from the API server's bytes to the
+// link, as BenchmarkFirstList does, with the window of the object over.
+func BenchmarkChange(b *testing.B) {
+	pod, err := os.ReadFile("testdata/pod.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	changed := bytes.Replace(pod, []byte(`"Running"`), []byte(`"Pending"`), 1)
+	if bytes.Equal(pod, changed) {
+		b.Fatal("the pod does not run")
+	}
+	for _, strategy := range []Strategy{StrategyCopy, StrategyPatch} {
+		b.Run(string(strategy), func(b *testing.B) {
+			cluster := &changeCluster{
+				listCluster: listCluster{doc: pod, objects: 1000}, docs: [2][]byte{changed, pod}, changes: b.N,
+				warm: make(chan struct{}), done: make(chan struct{}),
+			}
+			link := &sink{fakeLink: fakeLink{down: make(chan synchronizer.Message), dead: make(chan struct{})}}
+			a, err := New(Options{
+				Cluster: cluster, Dialer: link, Policy: policy.New(policy.LinkV1), Kinds: []KindConfig{{Kind: deployments, Strategy: strategy}},
+				Drop: func(reason synchronizer.DropReason, what string) { b.Error(reason, what) }, CoalesceWindow: 1,
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			done := make(chan error, 1)
+			go func() { done <- a.Run(ctx) }()
+			<-cluster.warm
+			b.SetBytes(int64(len(pod)))
+			b.ReportAllocs()
+			used := processorTime(b)
+			b.ResetTimer()
+			<-cluster.done
+			b.StopTimer()
+			b.ReportMetric(float64((processorTime(b)-used).Microseconds())/float64(b.N), "cpu-µs/op")
+			cancel()
+			if err := <-done; err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(link.events[synchronizer.EventPatch])/float64(cluster.changes+2000), "patches/op")
+		})
+	}
+}
 
 // processorTime is what the process used so far: unlike the time that passes it
 // says something on a machine that does other things too.
@@ -101,7 +181,7 @@ func BenchmarkFirstList(b *testing.B) {
 	}
 	b.SetBytes(int64(len(pod)))
 	cluster := &listCluster{doc: pod, objects: b.N, listed: make(chan struct{})}
-	link := &sink{fakeLink{down: make(chan synchronizer.Message), dead: make(chan struct{})}}
+	link := &sink{fakeLink: fakeLink{down: make(chan synchronizer.Message), dead: make(chan struct{})}}
 	a, err := New(Options{
 		Cluster: cluster, Dialer: link, Policy: policy.New(policy.LinkV1), Kinds: []KindConfig{{Kind: deployments, Strategy: StrategyPatch}},
 		Drop: func(reason synchronizer.DropReason, what string) { b.Error(reason, what) },

@@ -15,7 +15,20 @@
 //	feeder   runs List and Watch and hands over what they give, transformed
 //	reads    runs Get, for dirty keys and for objects that the backend asks for
 //	session  one link; its reader hands requests to the stream of their kind
-//	pool     bodies that were offered by a checksum and may be asked for soon
+//	pool     bodies that were offered by a checksum and may be asked for soon,
+//	         and those that wait for the end of their window
+//	v1       which message says a state: a checksum, a patch, the whole object
+//
+// The first change of an object leaves at once and opens a window; what follows
+// within it is merged, and its end says the last state (coalesce). A window is
+// 1 s long; it grows to 5 s while the link is busy or the object goes on
+// changing, and to 30 s for changes that only reorder arrays. Deletions do not
+// wait. So an object causes a bounded number of messages, whatever it does, and
+// its last state always arrives.
+//
+// Of a hollow kind lists and watches only tell that an object has changed; what
+// is said comes from GETs. With a selector a deleted object may still exist, so a
+// GET decides (hollow).
 //
 // A kind goes through list, watch, and, when the watch can no longer be resumed,
 // list again; a list marks what it sees and then sweeps what it did not see.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -43,6 +45,7 @@ type rig struct {
 	agent   *Agent
 	cancel  context.CancelFunc
 	done    chan error
+	held    map[string]bool // requests that a property test keeps waiting
 	left    map[string]bool // names of objects that a selector may have hidden
 }
 
@@ -68,7 +71,7 @@ func withSelected(o *Options) {
 }
 
 func newRig(t *testing.T, change func(*Options)) *rig {
-	r := &rig{t: t, cluster: kubefake.New(), backend: newBackend(), done: make(chan error, 1), left: map[string]bool{}}
+	r := &rig{t: t, cluster: kubefake.New(), backend: newBackend(), done: make(chan error, 1), left: map[string]bool{}, held: map[string]bool{}}
 	options := Options{
 		Cluster: r.cluster, Dialer: r.backend, Drop: r.backend.drop, Policy: policy.New(policy.LinkV1),
 		Kinds:  []KindConfig{{Kind: configmaps, Strategy: StrategyCopy}, {Kind: deployments, Strategy: StrategyPatch}},
@@ -137,8 +140,20 @@ func (r *rig) agree(kinds ...synchronizer.Kind) error {
 	}
 	got := r.backend.rows()
 	maps.DeleteFunc(got, func(name, _ string) bool { return r.left[name] && want[name] == "" })
-	if !maps.Equal(got, want) {
-		return fmt.Errorf("the backend has\n%v\nthe cluster has\n%v", got, want)
+	var wrong []string
+	for name := range got {
+		if got[name] != want[name] {
+			wrong = append(wrong, fmt.Sprintf("%s: the backend has %q, the cluster %q", name, got[name], want[name]))
+		}
+	}
+	for name := range want {
+		if got[name] == "" {
+			wrong = append(wrong, fmt.Sprintf("%s: the backend has nothing, the cluster %q", name, want[name]))
+		}
+	}
+	if len(wrong) > 0 {
+		slices.Sort(wrong)
+		return fmt.Errorf("%d objects differ: %s", len(wrong), strings.Join(wrong[:min(5, len(wrong))], "; "))
 	}
 	return nil
 }

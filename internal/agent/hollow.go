@@ -38,6 +38,7 @@ func (m *machine) leave(k key, e entry) {
 	m.touch(k)
 	if e.stage == waiting {
 		m.do(effect{do: effectForget, key: k})
+		e.dirty = true // the entry is not what was said
 	}
 	e.stage = leaving
 	m.store(k, e)

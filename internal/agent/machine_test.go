@@ -158,6 +158,7 @@ func TestMachineMerges(t *testing.T) {
 		{"selecting: the read fails", selecting, synced, "D a got! a +500ms got a", "read a, read a, delete a"},
 		{"selecting: while the link is down", selecting, synced + " +200s down", "D a up got a", "read a, delete a"},
 		{"selecting: asked for what is outside", selecting, synced, "get c", "drop object_gone"},
+		{"selecting: it comes back in a window", selecting, synced + " M a:1.y M a:1.z", "D a A a:1.w M a:1.z +10s got a:1.z", "read a, verify a, put a"},
 		{"selecting: in a window", selecting, synced + " M a:1.y M a:1.z", "D a got a +10s", "read a, delete a"},
 
 		{"events: every one", events, synced, "M a:1.y M a:1.z M a:1.z A c:1.x", "put a, put a, put c"},

@@ -105,6 +105,7 @@ func (s step) run(r *rig, releases *[]func()) {
 			release()
 		}
 		*releases = nil
+		clear(r.held)
 	case "ask":
 		r.backend.ask(s.kind, "default", name)
 	case "expire":
@@ -123,10 +124,15 @@ func (s step) run(r *rig, releases *[]func()) {
 		r.cluster.FailNext(kubefake.VerbWatch, s.kind, broken)
 	case "fail get":
 		r.cluster.FailNext(kubefake.VerbGet, s.kind, broken)
-	case "hold get":
-		*releases = append(*releases, r.cluster.Hold(kubefake.VerbGet, s.kind))
-	case "hold list":
-		*releases = append(*releases, r.cluster.Hold(kubefake.VerbList, s.kind))
+	case "hold get", "hold list":
+		verb := kubefake.VerbGet
+		if s.do == "hold list" {
+			verb = kubefake.VerbList
+		}
+		if what := fmt.Sprint(verb, s.kind); !r.held[what] { // a second hold would take the place of the first
+			r.held[what] = true
+			*releases = append(*releases, r.cluster.Hold(verb, s.kind))
+		}
 	}
 	// What was sent is sent again after a break only if that was less than 100 s ago:
 	// a backend that does not read for longer needs a reconciliation.

@@ -106,6 +106,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no cluster":  func(o *Options) {},
 		"no kinds":    func(o *Options) { o.Cluster, o.Kinds = emptyCluster(), nil },
 		"strategy":    func(o *Options) { o.Cluster, o.Kinds[0].Strategy = emptyCluster(), "sideways" },
+		"mode":        func(o *Options) { o.Cluster, o.Kinds[0].Mode = emptyCluster(), "sideways" },
 		"twice":       func(o *Options) { o.Cluster, o.Kinds = emptyCluster(), append(o.Kinds, o.Kinds[0]) },
 		"not a kind":  func(o *Options) { o.Cluster, o.Kinds[0].Kind.Version = emptyCluster(), "" },
 		"no dropfunc": func(o *Options) { o.Cluster, o.Drop = emptyCluster(), nil },
