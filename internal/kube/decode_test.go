@@ -121,7 +121,7 @@ func TestUnreadableItemsArePresent(t *testing.T) {
 func decodeWatch(src io.Reader, buffer int) (events []string, err error) {
 	s, items := newScanner(src, buffer), testItems(1000)
 	for {
-		err := readFrame(s, items, func(e synchronizer.WatchEvent) error {
+		err := readFrame(s, items, func(string) {}, func(e synchronizer.WatchEvent) error {
 			events = append(events, fmt.Sprintf("%d %s %s %s", e.Type, e.Object.Name, e.Object.ResourceVersion, e.Object.Body))
 			return nil
 		})

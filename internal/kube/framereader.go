@@ -4,16 +4,15 @@ package kube
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"synchronizer"
 	"synchronizer/internal/rawjson"
 )
 
-// readFrame decodes the next event of a watch and gives it to each; io.EOF
-// means that the stream ended between two events.
-func readFrame(s *scanner, items *itemReader, each func(synchronizer.WatchEvent) error) error {
+// readFrame decodes the next event of a watch and gives it to each, or its type
+// to unknown; io.EOF means that the stream ended between two events.
+func readFrame(s *scanner, items *itemReader, unknown func(string), each func(synchronizer.WatchEvent) error) error {
 	if _, err := s.peek(); err != nil {
 		return err
 	}
@@ -45,7 +44,7 @@ func readFrame(s *scanner, items *itemReader, each func(synchronizer.WatchEvent)
 			held, err = append(held[:0], raw...), verr
 		case name == "object" && !done:
 			done = true
-			err = readEvent(typ, s, items, each)
+			err = readEvent(typ, s, items, unknown, each)
 		default:
 			err = s.skip()
 		}
@@ -57,12 +56,12 @@ func readFrame(s *scanner, items *itemReader, each func(synchronizer.WatchEvent)
 	case done:
 		return nil
 	case typ == "" || held == nil:
-		return errors.New("reading event: type or object is missing")
+		return fmt.Errorf("reading event: %w: type or object is missing", synchronizer.ErrInvalid)
 	}
-	return readEvent(typ, newScanner(bytes.NewReader(held), len(held)+1), items, each)
+	return readEvent(typ, newScanner(bytes.NewReader(held), len(held)+1), items, unknown, each)
 }
 
-func readEvent(typ string, s *scanner, items *itemReader, each func(synchronizer.WatchEvent) error) error {
+func readEvent(typ string, s *scanner, items *itemReader, unknown func(string), each func(synchronizer.WatchEvent) error) error {
 	var event synchronizer.WatchEvent
 	switch typ {
 	case "ADDED":
@@ -80,7 +79,8 @@ func readEvent(typ string, s *scanner, items *itemReader, each func(synchronizer
 		}
 		return readStatus(raw).err(nil)
 	default:
-		return s.skip() // of a later API server
+		unknown(typ) // of a later API server
+		return s.skip()
 	}
 	var err error
 	if event.Object, err = items.read(s); err != nil {
@@ -100,7 +100,7 @@ func readBookmark(s *scanner, each func(synchronizer.WatchEvent) error) error {
 		return fmt.Errorf("reading bookmark: %w", err)
 	}
 	if meta.ResourceVersion == "" {
-		return errors.New("reading bookmark: it has no resourceVersion")
+		return fmt.Errorf("reading bookmark: %w: it has no resourceVersion", synchronizer.ErrInvalid)
 	}
 	return called(each(synchronizer.WatchEvent{
 		Type:   synchronizer.WatchBookmark,

@@ -41,6 +41,14 @@ type Options struct {
 	WatchSilence time.Duration
 	// ReadSilence ends any other request on which no byte came for so long. Default 60 s.
 	ReadSilence time.Duration
+	// WatchTime is after how long the API server is asked to end a watch, at
+	// least; at most it is twice as long. Full seconds. Default 5 min.
+	WatchTime time.Duration
+	// An HTTP/2 connection on which nothing was heard for PingAfter is asked whether
+	// it lives, and given up with all its requests when PingTimeout later it has not
+	// answered. Defaults 30 s and 15 s.
+	PingAfter   time.Duration
+	PingTimeout time.Duration
 	Logger      *slog.Logger          // default: none
 	Registerer  prometheus.Registerer // default: none
 }
@@ -52,6 +60,9 @@ const (
 	DefaultItemBytes    = 64 << 20
 	DefaultWatchSilence = 2 * time.Minute
 	DefaultReadSilence  = time.Minute
+	DefaultWatchTime    = 5 * time.Minute
+	DefaultPingAfter    = 30 * time.Second
+	DefaultPingTimeout  = 15 * time.Second
 )
 
 // Cluster reads one API server. It implements synchronizer.Cluster.
@@ -90,7 +101,7 @@ func New(options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading address of the API server: %w", err)
 	}
-	inner, outer, err := newTransport(config)
+	inner, outer, err := newTransport(config, &options)
 	if err != nil {
 		return nil, fmt.Errorf("preparing connection to the API server: %w", err)
 	}
@@ -131,6 +142,15 @@ func (o *Options) setDefaults() {
 	if o.ReadSilence <= 0 {
 		o.ReadSilence = DefaultReadSilence
 	}
+	if o.WatchTime < time.Second {
+		o.WatchTime = DefaultWatchTime
+	}
+	if o.PingAfter <= 0 {
+		o.PingAfter = DefaultPingAfter
+	}
+	if o.PingTimeout <= 0 {
+		o.PingTimeout = DefaultPingTimeout
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -146,7 +166,7 @@ func (c *Cluster) Close() {
 // newTransport makes the connection and what puts credentials onto requests.
 // It is our own and not one of client-go's shared ones, so that Close closes
 // it and so that HTTP/2 keeps little in memory for a reader that is busy.
-func newTransport(config *rest.Config) (inner, outer http.RoundTripper, err error) {
+func newTransport(config *rest.Config, options *Options) (inner, outer http.RoundTripper, err error) {
 	tc, err := config.TransportConfig()
 	if err != nil {
 		return nil, nil, err
@@ -177,8 +197,8 @@ func newTransport(config *rest.Config) (inner, outer http.RoundTripper, err erro
 			ForceAttemptHTTP2:   true,
 			HTTP2: &http.HTTP2Config{
 				// A connection that died silently takes all watches with it.
-				SendPingTimeout:               30 * time.Second,
-				PingTimeout:                   15 * time.Second,
+				SendPingTimeout:               options.PingAfter,
+				PingTimeout:                   options.PingTimeout,
 				MaxReceiveBufferPerStream:     512 << 10,
 				MaxReceiveBufferPerConnection: 8 << 20,
 			},

@@ -9,6 +9,7 @@ type metrics struct {
 	bytes     *prometheus.CounterVec
 	pages     prometheus.Counter
 	watchEnds *prometheus.CounterVec
+	unknown   prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -27,11 +28,15 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		watchEnds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "synchronizer_kube_watch_ends_total",
-			Help: "Watches that ended, each of which is started again, by reason: closed (by the API server), gone, silent, error.",
+			Help: "Watches that ended, each of which is started again, by reason: closed (by the API server, in order), gone (410), refused (another HTTP status), unanswered, silent, dead (an HTTP/2 ping was not answered), reset, truncated, unreadable, error (anything else, such as an error event).",
 		}, []string{"reason"}),
+		unknown: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "synchronizer_kube_unknown_watch_events_total",
+			Help: "Events of watches that were passed over since their type is not known.",
+		}),
 	}
 	if registerer != nil {
-		registerer.MustRegister(m.requests, m.bytes, m.pages, m.watchEnds)
+		registerer.MustRegister(m.requests, m.bytes, m.pages, m.watchEnds, m.unknown)
 	}
 	return m
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"time"
 
 	"synchronizer"
 )
@@ -18,7 +19,7 @@ import (
 const watchBuffer = 4 << 10
 
 // Watch implements synchronizer.Cluster. The API server is asked to end it after
-// 5 to 10 minutes, at random, so that watches spread over its replicas.
+// WatchTime or up to twice that, at random, so that watches spread over its replicas.
 func (c *Cluster) Watch(ctx context.Context, kind synchronizer.Kind, resourceVersion string, each func(synchronizer.WatchEvent) error) error {
 	return c.selectedWatch(ctx, kind, Selection{}, resourceVersion, each)
 }
@@ -32,17 +33,10 @@ func (c *Cluster) selectedWatch(ctx context.Context, kind synchronizer.Kind, sel
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	reason := "error"
-	switch {
-	case err == nil:
-		reason = "closed"
-	case errors.Is(err, synchronizer.ErrGone):
-		reason = "gone"
-	case errors.Is(err, errSilent):
-		reason = "silent"
-	case errors.Is(err, synchronizer.ErrKindNotServed):
+	if errors.Is(err, synchronizer.ErrKindNotServed) {
 		c.forget(kind)
 	}
+	reason := watchEnd(err)
 	c.metrics.watchEnds.WithLabelValues(reason).Inc()
 	c.log.Debug("watch ended", "kind", kind.String(), "reason", reason)
 	if err != nil {
@@ -58,22 +52,27 @@ func (c *Cluster) watch(ctx context.Context, kind synchronizer.Kind, selection S
 	if err := selection.check(); err != nil {
 		return err
 	}
+	seconds := int(c.options.WatchTime / time.Second)
 	query := selection.apply(url.Values{
 		"watch":               {"true"},
 		"allowWatchBookmarks": {"true"},
-		"timeoutSeconds":      {strconv.Itoa(300 + rand.IntN(301))},
+		"timeoutSeconds":      {strconv.Itoa(seconds + rand.IntN(seconds+1))},
 	})
 	if resourceVersion != "" {
 		query.Set("resourceVersion", resourceVersion)
 	}
 	a, err := c.get(ctx, "watch", path(kind, selection.Namespace), query, c.options.WatchSilence)
+	if errors.Is(err, errSilent) {
+		return errUnanswered
+	}
 	if err != nil {
 		return err
 	}
 	defer a.Close()
 	s, items := newScanner(a, watchBuffer), c.itemReader(ctx, kind, selection.ObjectKind)
+	unknown := c.unknownEvents(kind)
 	for {
-		err := readFrame(s, items, func(e synchronizer.WatchEvent) error {
+		err := readFrame(s, items, unknown, func(e synchronizer.WatchEvent) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
