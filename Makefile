@@ -14,11 +14,13 @@ endif
 ARGS =
 PACKAGES = ./...
 FUZZTIME = 30s
+SEEDS = 1-3
+DURATION = 3m
 # Linters are pinned in a module of their own, outside of the product's go.mod.
 tool = go tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help up test bench fuzz lint format generate
+.PHONY: help up test bench soak faults fuzz lint format generate
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +30,7 @@ help: ## Print this list
 	@echo '  make up KUBECONFIG=FILE CLUSTER=NAME use this cluster (the environment never chooses one)'
 	@echo '  make test PACKAGES=./internal/link   test these packages only'
 	@echo '  make fuzz FUZZTIME=5m                how long each fuzz target runs'
+	@echo '  make soak SEEDS=1-3 DURATION=3m      these seeds, each so long'
 
 up: ## Synchronize a real cluster into a store on this machine and show it; Ctrl-C ends it
 	@exec scripts/quickstart.sh $(up_kubeconfig) $(up_cluster) $(ARGS)
@@ -37,6 +40,12 @@ test: ## Run every test, those against a real API server included
 
 bench: ## Measure first sync and latency on this machine (ARGS go to each bench command)
 	@exec scripts/bench.sh $(ARGS)
+
+soak: ## Run the long run for SEEDS and append its figures to docs/results.md
+	@exec scripts/soak.sh $(SEEDS) $(DURATION)
+
+faults: ## Run the matrix of watch faults and write docs/faults.md
+	CI=true go test -count=1 -run '^TestFaultMatrix$$' ./test/scenario -update
 
 fuzz: ## Run each fuzz target for FUZZTIME
 	@exec scripts/fuzz.sh $(FUZZTIME) $(PACKAGES)
