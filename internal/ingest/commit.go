@@ -12,8 +12,8 @@ import (
 // commit writes items into the store, in one transaction unless one of them is
 // refused by the database: then the batch is halved until that one stands alone
 // and is set aside. It returns what has to be asked.
-func (i *Ingester) commit(ctx context.Context, items []item) ([]synchronizer.Message, error) {
-	var asks []synchronizer.Message
+func (i *Ingester) commit(ctx context.Context, items []item) (questions, error) {
+	var asks questions
 	var refused error
 	err := i.persist(ctx, "store", "writing records", func() error {
 		start := i.Now()
@@ -27,25 +27,31 @@ func (i *Ingester) commit(ctx context.Context, items []item) ([]synchronizer.Mes
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return questions{}, err
 	case refused == nil:
 		return asks, nil
 	case len(items) == 1:
 		items[0].fail(refused)
-		return nil, nil
+		return questions{}, nil
 	}
 	// Halves keep the order of each object: the first is committed before the
 	// second is begun.
 	half := len(items) / 2
 	first, err := i.commit(ctx, items[:half])
 	if err != nil {
-		return nil, err
+		return questions{}, err
 	}
 	second, err := i.commit(ctx, items[half:])
 	if err != nil {
-		return nil, err
+		return questions{}, err
 	}
-	return append(first, second...), nil
+	return questions{append(first.objects, second.objects...), append(first.exact, second.exact...)}, nil
+}
+
+// questions are what a batch leaves open.
+type questions struct {
+	objects []synchronizer.Message   // to be asked for one by one
+	exact   []synchronizer.ObjectKey // to be listed, see object.escalate
 }
 
 // plan is what a transaction reads before it folds.
@@ -56,6 +62,7 @@ type plan struct {
 	bodies    []bool // whether the row's body is needed: only a patch does
 	keyOf     map[synchronizer.ObjectKey]int
 	connected []synchronizer.ClientSeen
+	kinds     []synchronizer.ClusterKind // of sentinels that were answered
 }
 
 // makePlan collects the sources in order of appearance (which becomes their
@@ -73,6 +80,8 @@ func (i *Ingester) makePlan(items []item) plan {
 			continue
 		}
 		switch {
+		case isSentinel(m):
+			p.kinds = append(p.kinds, synchronizer.ClusterKind{ClusterID: m.ClusterID, Kind: m.Kind})
 		case m.Event.AboutObject() && m.Event != synchronizer.EventGet:
 			p.addSource(m)
 			key := m.Key()
@@ -105,7 +114,7 @@ func (p *plan) addSource(m *synchronizer.Message) {
 }
 
 // transact folds items into the store in one transaction.
-func (i *Ingester) transact(ctx context.Context, items []item) ([]synchronizer.Message, error) {
+func (i *Ingester) transact(ctx context.Context, items []item) (questions, error) {
 	p := i.makePlan(items)
 	objects := make([]object, len(p.keys))
 	err := i.Store.Update(ctx, func(tx synchronizer.Tx) error {
@@ -128,6 +137,10 @@ func (i *Ingester) transact(ctx context.Context, items []item) ([]synchronizer.M
 			}
 			m := &it.msg
 			switch at, about := p.keyOf[m.Key()]; {
+			case isSentinel(m):
+				it.result = resultNoted
+			case i.Inventory != nil && len(requestsIn(m)) > 0:
+				it.result = resultListed
 			case about && m.Event.AboutObject() && m.Event != synchronizer.EventGet:
 				source := p.sourceOf[synchronizer.ClusterSource{ClusterID: m.ClusterID, Source: m.Source}]
 				it.result = f.fold(&objects[at], it, synchronizer.Order{Generation: generations[source], Seq: m.Seq})
@@ -140,6 +153,9 @@ func (i *Ingester) transact(ctx context.Context, items []item) ([]synchronizer.M
 		if err := tx.SeeClients(ctx, p.connected); err != nil {
 			return err
 		}
+		if err := tx.SeeKinds(ctx, p.kinds); err != nil {
+			return err
+		}
 		var dirty []synchronizer.Row
 		for k := range objects {
 			if o := &objects[k]; o.dirt {
@@ -150,13 +166,16 @@ func (i *Ingester) transact(ctx context.Context, items []item) ([]synchronizer.M
 		return tx.Write(ctx, dirty)
 	})
 	if err != nil {
-		return nil, err
+		return questions{}, err
 	}
-	var asks []synchronizer.Message
+	var q questions
 	for k := range objects {
-		if objects[k].ask != nil {
-			asks = append(asks, *objects[k].ask)
+		switch o := &objects[k]; {
+		case o.ask != nil:
+			q.objects = append(q.objects, *o.ask)
+		case o.exact:
+			q.exact = append(q.exact, p.keys[k])
 		}
 	}
-	return asks, nil
+	return q, nil
 }

@@ -3,6 +3,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,10 @@ func (s *script) Publish(_ context.Context, to synchronizer.Direction, records [
 		s.dead = append(s.dead, records...)
 		return nil
 	}
-	s.in = append(s.in, records...)
+	for i := range records {
+		s.in = append(s.in, records[i])
+		s.in[len(s.in)-1].Payload = bytes.Clone(records[i].Payload) // not to be kept after the return
+	}
 	return nil
 }
 
@@ -135,30 +139,42 @@ type rig struct {
 	ingester *Ingester
 	drops    *drops
 	ctx      context.Context // of the test
+	stop     func()
 }
 
 func newRig(t *testing.T, wrap func(synchronizer.Store) synchronizer.Store) *rig {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"))
+	return newRigAt(t, filepath.Join(t.TempDir(), "test.db"), func(o *Options) {
+		if wrap != nil {
+			o.Store = wrap(o.Store)
+		}
+	})
+}
+
+// newRigAt works on the database at path; change may alter the options.
+func newRigAt(t *testing.T, path string, change func(*Options)) *rig {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), path)
 	require.NoError(t, err)
 	r := &rig{ctx: t.Context(), script: newScript(), store: db, drops: &drops{counts: map[synchronizer.DropReason]int{}}}
-	var store synchronizer.Store = db
-	if wrap != nil {
-		store = wrap(db)
-	}
-	r.ingester = New(Options{
-		Queue: r.script, Store: store, Encoder: queue.Encoder{Encoding: queue.Compact},
+	options := Options{
+		Queue: r.script, Store: db, Inventory: db, Encoder: queue.Encoder{Encoding: queue.Compact},
 		Group: "g", BatchRecords: 500, BatchBytes: 8 << 20,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Drop: r.drops.drop,
-	})
+	}
+	if change != nil {
+		change(&options)
+	}
+	r.ingester = New(options)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- r.ingester.Run(ctx) }()
-	t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
 		require.NoError(t, db.Close())
 	})
+	t.Cleanup(r.stop)
 	return r
 }
 

@@ -21,11 +21,16 @@ const maxAskDepth = synchronizer.MaxDepth - 2
 // object is one key of a batch: the row as it is stored, changed by one item
 // after the other.
 type object struct {
-	row  *synchronizer.Row // nil: the store knows nothing
-	ask  *synchronizer.Message
-	kept bool // the row has been changed, but only touched
-	dirt bool // the row has been changed
+	row   *synchronizer.Row // nil: the store knows nothing
+	ask   *synchronizer.Message
+	exact bool // only a reconciliation can get it: see escalate
+	kept  bool // the row has been changed, but only touched
+	dirt  bool // the row has been changed
 }
+
+// escalate leaves the row as it is and has the object listed with
+// resourceVersion 0, which a client answers with the whole object, exactly.
+func (o *object) escalate() { o.ask, o.exact = nil, true }
 
 // folder applies items to objects. It does no I/O; now is the time of the
 // transaction. It remembers offers only to save a question later, never for the
@@ -55,7 +60,7 @@ func (f *folder) fold(o *object, it *item, order synchronizer.Order) result {
 	case synchronizer.EventPatch:
 		return f.patch(o, m, order)
 	case synchronizer.EventDelete:
-		o.ask = nil
+		o.ask, o.exact = nil, false
 		o.row = &synchronizer.Row{Key: m.Key(), Order: order, UpdatedAt: f.now, DeletedAt: f.now}
 		o.dirt, o.kept = true, false
 		return resultDeleted
@@ -68,7 +73,7 @@ func (f *folder) verify(o *object, m *synchronizer.Message, order synchronizer.O
 	if r := o.row; r != nil && !r.Deleted() && m.Checksum != "" && (m.Checksum == r.Checksum || m.Checksum == r.Offered) {
 		// The newer statement takes over the row's place in the order, so that a
 		// state from between cannot come back.
-		o.ask = nil
+		o.ask, o.exact = nil, false
 		r.Order = order
 		o.kept = o.kept || !o.dirt
 		o.dirt = true
@@ -82,6 +87,11 @@ func (f *folder) verify(o *object, m *synchronizer.Message, order synchronizer.O
 // patch handles a merge patch. The row is left as it is unless the result has
 // the checksum that the client says.
 func (f *folder) patch(o *object, m *synchronizer.Message, order synchronizer.Order) result {
+	if roundsNumbers(m.Body) {
+		// The checksum would agree with the rounded number.
+		o.escalate()
+		return resultAsked
+	}
 	offered, _ := f.offers.get(m)
 	base := []byte(nil)
 	switch {
@@ -101,7 +111,8 @@ func (f *folder) patch(o *object, m *synchronizer.Message, order synchronizer.Or
 		}
 	}
 	if offered.emptyBase {
-		return resultPatch // the second failure: nothing that this peer patches will fit
+		o.escalate() // the second failure: nothing that this peer patches will fit
+		return resultPatch
 	}
 	// Asked with an empty base, the client sends the whole object.
 	o.ask = f.question(m, []byte("{}"))
@@ -118,7 +129,7 @@ func (f *folder) store(o *object, m *synchronizer.Message, order synchronizer.Or
 	if offered, ok := f.offers.get(m); ok && offered.checksum != sum {
 		row.Offered = offered.checksum
 	}
-	o.row, o.ask, o.dirt, o.kept = row, nil, true, false
+	o.row, o.ask, o.exact, o.dirt, o.kept = row, nil, false, true, false
 }
 
 // question asks the client for the object of m. Depth and MsgID are copied, so

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -18,15 +19,24 @@ import (
 	"synchronizer/internal/queue"
 )
 
-// Options are what an Ingester needs. All fields but Now must be set.
+// Options are what an Ingester needs. All fields but those with a default and
+// Inventory must be set.
 type Options struct {
-	Queue   synchronizer.Queue
-	Store   synchronizer.Store
-	Encoder queue.Encoder // for what is published on In
+	Queue synchronizer.Queue
+	Store synchronizer.Store
+	// Inventory answers reconciliations; without it there are none, and requests
+	// are counted as not supported.
+	Inventory synchronizer.Inventory
+	Encoder   queue.Encoder // for what is published on In
 	// Group is the consumer group; members share the work.
 	Group string
 	// BatchRecords and BatchBytes bound one transaction.
 	BatchRecords, BatchBytes int
+	// V1Kinds are the kinds that a cluster is asked for FirstSyncAfter it was first
+	// connected, if nothing was heard of them until then. Default StockKinds and
+	// 60 s.
+	V1Kinds        []synchronizer.Kind
+	FirstSyncAfter time.Duration
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -39,7 +49,9 @@ type Ingester struct {
 	Options
 	metrics *metrics
 	offers  *offers
-	trouble atomic.Pointer[error] // why nothing can be written just now
+	agenda  *agenda
+	listed  *lru.Cache[string, struct{}] // requests that were answered, by their MsgID
+	trouble atomic.Pointer[error]        // why nothing can be written just now
 }
 
 // New makes an ingester; Run starts it.
@@ -47,7 +59,13 @@ func New(o Options) *Ingester {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	i := &Ingester{Options: o, metrics: newMetrics(o.Registerer), offers: newOffers()}
+	if len(o.V1Kinds) == 0 {
+		o.V1Kinds = StockKinds
+	}
+	if o.FirstSyncAfter <= 0 {
+		o.FirstSyncAfter = firstSyncAfter
+	}
+	i := &Ingester{Options: o, metrics: newMetrics(o.Registerer), offers: newOffers(), agenda: newAgenda(), listed: newAnswered()}
 	starting := errors.New("ingester is starting")
 	i.trouble.Store(&starting)
 	return i
@@ -99,6 +117,9 @@ func (i *Ingester) Run(ctx context.Context) error {
 			}
 		}
 	})
+	if i.Inventory != nil {
+		g.Go(func() error { return i.keepAgenda(ctx) })
+	}
 	g.Go(func() error {
 		for b := range batches {
 			if err := i.handle(ctx, b); err != nil {
@@ -120,9 +141,13 @@ func (i *Ingester) handle(ctx context.Context, b batch) error {
 	if err != nil {
 		return err
 	}
-	if err := i.answer(ctx, asks); err != nil {
+	if err := i.answer(ctx, asks.objects); err != nil {
 		return err
 	}
+	if err := i.reconcile(ctx, b.items); err != nil {
+		return err
+	}
+	i.escalate(asks.exact)
 	if err := i.setAside(ctx, b.items); err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ const (
 	resultDuplicate result = "duplicate" // the same statement again
 	resultStale     result = "stale"     // the row is newer
 	resultPatch     result = "patch_not_applicable"
-	resultNoted     result = "noted" // about a connection
+	resultNoted     result = "noted"  // about a connection, or a sentinel
+	resultListed    result = "listed" // a reconciliation was asked for
 	resultFault     result = "dead_letter"
 )
 

@@ -9,6 +9,7 @@ type metrics struct {
 	batch       prometheus.Histogram
 	transaction prometheus.Histogram
 	retries     *prometheus.CounterVec
+	listed      prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -31,7 +32,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "synchronizer_ingester_retries_total",
 			Help: "Tries again, by what was away (store or queue)",
 		}, []string{"of"}),
+		listed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "synchronizer_ingester_listed_objects_total",
+			Help: "Objects listed in reconciliations",
+		}),
 	}
-	reg.MustRegister(m.records, m.batch, m.transaction, m.retries)
+	reg.MustRegister(m.records, m.batch, m.transaction, m.retries, m.listed)
 	return m
 }

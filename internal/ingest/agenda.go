@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"synchronizer"
+)
+
+const (
+	// escalateEvery is the least time between two listings of one kind that
+	// failing patches have caused: each names all objects of the kind.
+	escalateEvery = time.Minute
+	// mostEscalated bounds the objects that wait to be listed, over all kinds.
+	mostEscalated = 10_000
+	// mostFirstSyncs bounds how often a process asks one cluster for kinds of which
+	// nothing was heard: a client does not answer for those that it does not have.
+	mostFirstSyncs = 3
+)
+
+// agenda holds what is to be listed at a later time: kinds with objects that only
+// a reconciliation can get, and the first syncs of clusters (with no kind).
+// Nothing of it is kept on disk: the next reconciliation gets the objects too,
+// and first syncs are found again in the store.
+type agenda struct {
+	wake chan struct{} // capacity 1: the earliest may be another one now
+
+	mu     sync.Mutex
+	due    map[agendaKey]*appointment
+	listed map[agendaKey]time.Time // when a kind was last listed for failing patches
+	waits  int                     // objects in due
+	asked  map[synchronizer.ClusterID]int
+}
+
+type agendaKey struct {
+	synchronizer.ClusterID
+	kind synchronizer.Kind
+}
+
+type appointment struct {
+	agendaKey
+	at    time.Time
+	exact map[place]struct{}
+}
+
+func newAgenda() *agenda {
+	return &agenda{wake: make(chan struct{}, 1), due: map[agendaKey]*appointment{}, listed: map[agendaKey]time.Time{}, asked: map[synchronizer.ClusterID]int{}}
+}
+
+// connected makes an appointment for a first sync, unless there is one or it was
+// tried often enough.
+func (a *agenda) connected(id synchronizer.ClusterID, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked[id] < mostFirstSyncs {
+		a.add(agendaKey{ClusterID: id}, at)
+	}
+}
+
+// finished says that the cluster needs no first sync (any more).
+func (a *agenda) finished(id synchronizer.ClusterID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked[id] = mostFirstSyncs
+}
+
+// escalate has an object listed: now, or when its kind may be listed again. False
+// if too many wait.
+func (a *agenda) escalate(key synchronizer.ObjectKey, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waits >= mostEscalated {
+		return false
+	}
+	of := agendaKey{key.ClusterID, key.Kind}
+	at := now
+	if last, ok := a.listed[of]; ok && last.Add(escalateEvery).After(now) {
+		at = last.Add(escalateEvery)
+	}
+	p := a.add(of, at)
+	if p.exact == nil {
+		p.exact = map[place]struct{}{}
+	}
+	before := len(p.exact)
+	p.exact[place{key.Namespace, key.Name}] = struct{}{}
+	a.waits += len(p.exact) - before
+	return true
+}
+
+// add needs the lock. An appointment that exists keeps its time.
+func (a *agenda) add(key agendaKey, at time.Time) *appointment {
+	p := a.due[key]
+	if p == nil {
+		p = &appointment{agendaKey: key, at: at}
+		a.due[key] = p
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+	return p
+}
+
+// next waits for the next appointment and takes it.
+func (a *agenda) next(ctx context.Context, clock func() time.Time) (*appointment, error) {
+	for {
+		p, wait := a.take(clock())
+		if p != nil {
+			return p, nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-a.wake:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+		timer.Stop()
+	}
+}
+
+// take gives the earliest appointment if its time has come, else how long to wait.
+func (a *agenda) take(now time.Time) (*appointment, time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, last := range a.listed {
+		if now.Sub(last) >= escalateEvery {
+			delete(a.listed, key)
+		}
+	}
+	var first *appointment
+	for _, p := range a.due {
+		if first == nil || p.at.Before(first.at) {
+			first = p
+		}
+	}
+	switch {
+	case first == nil:
+		return nil, time.Hour
+	case first.at.After(now):
+		return nil, first.at.Sub(now)
+	}
+	delete(a.due, first.agendaKey)
+	if first.kind == (synchronizer.Kind{}) {
+		a.asked[first.ClusterID]++
+	}
+	if len(first.exact) > 0 {
+		a.waits -= len(first.exact)
+		a.listed[first.agendaKey] = now
+	}
+	return first, 0
+}
