@@ -15,6 +15,7 @@ const (
 	coolTime      = time.Minute      // for so long a window without changes is remembered
 	maxCooling    = 4096             // with more windows than this none is remembered
 	maxStrain     = 32
+	patientLevels = 3 // windows in a row that are not yet longer: an edit, and what it sets off
 	maxLevel      = 8
 )
 
@@ -103,7 +104,7 @@ func (w *windows) clear() { w.of, w.order = map[key]*window{}, nil }
 // length is how long the window of an object is now.
 func (m *machine) length(w *window) time.Duration {
 	length := m.traits.window + m.traits.window*time.Duration(m.strain)/8
-	return max(m.traits.window, min(length<<w.level, longestWindow))
+	return max(m.traits.window, min(length<<max(0, int(w.level)-patientLevels), longestWindow))
 }
 
 // flushed says how a Send went: full, or slow. Windows grow while that is so.

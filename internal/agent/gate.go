@@ -17,6 +17,8 @@ import (
 const (
 	deniedMin = time.Second // after a 403, doubled with every further one
 	deniedMax = time.Minute
+
+	emptyPause = time.Second
 )
 
 // presence is what is known of a kind in the cluster.
@@ -132,10 +134,7 @@ func (g *gate) List(ctx context.Context, kind synchronizer.Kind, each func(synch
 		case err != nil:
 			return "", err
 		case now == presenceRemoved:
-			g.mu.Lock()
-			g.emptied = true
-			g.mu.Unlock()
-			return "", nil
+			return "", g.empty(ctx)
 		}
 		given := false
 		version, err := g.list(ctx, kind, func(o synchronizer.Object) error {
@@ -160,6 +159,26 @@ func (g *gate) List(ctx context.Context, kind synchronizer.Kind, each func(synch
 		default:
 			return "", err
 		}
+	}
+}
+
+// empty is the list of a kind that was removed. The owner may ask again and
+// again while it holds what vanished; it costs no request, and so a pause.
+func (g *gate) empty(ctx context.Context) error {
+	g.mu.Lock()
+	again := g.emptied
+	g.emptied = true
+	g.mu.Unlock()
+	if !again {
+		return nil
+	}
+	after, free := g.clock.After(emptyPause)
+	defer free()
+	select {
+	case <-after:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

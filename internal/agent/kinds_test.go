@@ -141,6 +141,32 @@ func TestB075ForbiddenKind(t *testing.T) {
 	})
 }
 
+// TestForbiddenForHours: however long it was forbidden, a grant counts soon.
+func TestForbiddenForHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, _ := kindsRig(t, configmaps)
+		r.cluster.Put(configmaps, doc(configmaps, "default", "c", "1"))
+		r.cluster.FailList(configmaps, synchronizer.ErrForbidden)
+		r.start()
+		r.settle(5 * time.Hour)
+		require.Less(t, r.cluster.Lists(configmaps), 5*60*2)
+		r.cluster.FailList(configmaps, nil)
+		r.settle(time.Minute)
+		require.NoError(t, r.agree(configmaps))
+
+		r.cluster.FailWatch(configmaps, synchronizer.ErrForbidden)
+		r.cluster.EndWatches(configmaps)
+		r.settle(5 * time.Hour)
+		require.Equal(t, StateForbidden, r.kind(configmaps).State)
+		r.cluster.Put(configmaps, doc(configmaps, "default", "d", "1"))
+		r.cluster.FailWatch(configmaps, nil)
+		r.settle(time.Minute)
+		require.NoError(t, r.agree(configmaps), "the watch goes on where it was")
+		require.Equal(t, StateWatching, r.kind(configmaps).State)
+		r.stop()
+	})
+}
+
 // TestManyForbiddenKindsBlockNobody: what waits after a refusal holds no place
 // among the first lists.
 func TestManyForbiddenKindsBlockNobody(t *testing.T) {
@@ -193,9 +219,9 @@ func TestKindThatIsNotServedAnyMoreIsKept(t *testing.T) {
 				require.Equal(t, StateNotServed, r.kind(widgets).State)
 				require.NotEmpty(t, r.kind(widgets).Error)
 				require.Equal(t, 1, r.kind(widgets).Objects)
+				r.cluster.PutSilently(widgets, doc(widgets, "default", "v", "1"))
 				d.serve(widgets)
-				r.cluster.Put(widgets, doc(widgets, "default", "v", "1"))
-				r.settle(11 * time.Minute)
+				r.settle(11 * time.Minute) // only a list can see it
 				require.NoError(t, r.agree(widgets))
 				require.Equal(t, StateWatching, r.kind(widgets).State)
 				r.stop()
