@@ -48,7 +48,12 @@ func LocalPort(port int) string { return net.JoinHostPort("", strconv.Itoa(port)
 // Health serves the health port until ctx ends. Listen it first, so that a busy
 // port is a start error.
 func (p *Process) Health(ctx context.Context, l net.Listener, ready func() error) error {
-	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready}.Handler(), time.Second)
+	return p.HealthStatus(ctx, l, ready, nil)
+}
+
+// HealthStatus is Health with /status.
+func (p *Process) HealthStatus(ctx context.Context, l net.Listener, ready func() error, status func() any) error {
+	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready, Status: status}.Handler(), time.Second)
 }
 
 // profilerAddress is the field's port for pprof; loopback only.

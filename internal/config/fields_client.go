@@ -67,13 +67,13 @@ var clientFields = slices.Concat([]Field{
 		Path: "inCluster.listPeriod", Status: Ignored,
 		Doc: "Accepted for the sake of existing files: the client watches and does not list by period.",
 	},
-	{Path: "inCluster.resources", Doc: "The kinds that are kept in step with the backend."},
+	{Path: "inCluster.resources", Doc: "The kinds that are kept in step with the backend. Kinds that the cluster does not serve are waited for. `*` for group, version or resource means what the cluster serves: of the versions the preferred one, and never secrets, events, leases, endpoints or endpoint slices unless they are named. An entry with fewer `*` wins."},
 	{
-		Path: "inCluster.coalesceWindow", Origin: Ours, Status: Planned,
+		Path: "inCluster.coalesceWindow", Origin: Ours,
 		Doc: "Changes of one object within this time after the first are sent as one; the last state wins.",
 	},
 	{
-		Path: "inCluster.baselineCacheBytes", Origin: Ours, Status: Planned, Bound: NonNegative,
+		Path: "inCluster.baselineCacheBytes", Origin: Ours, Bound: NonNegative,
 		Doc: "Memory for the last sent state of objects, from which patches are made. 0: always send whole objects.",
 	},
 	{
@@ -94,7 +94,7 @@ var clientFields = slices.Concat([]Field{
 	},
 	{
 		Path: "inCluster.healthPort", Origin: Ours, Bound: Port,
-		Doc: "Port of `/healthz`, `/readyz` and `/metrics`. 0: any free port.",
+		Doc: "Port of `/healthz`, `/readyz`, `/metrics` and `/status`. 0: any free port.",
 	},
 	{
 		Path: "inCluster.caFile", Origin: Ours, Status: Planned,
@@ -155,10 +155,15 @@ var clientFields = slices.Concat([]Field{
 		Path: "resources", Status: Ignored,
 		Doc: "Accepted for the sake of existing files: kinds stand in `inCluster.resources` and `httpEndpoint.resources`.",
 	},
-}, resourceFields("inCluster.resources[]."), resourceFields("httpEndpoint.resources[]."))
+}, resourceFields("inCluster.resources[].", Works), resourceFields("httpEndpoint.resources[].", Unsupported))
 
-// resourceFields declares the keys of one kind, which two lists share.
-func resourceFields(prefix string) []Field {
+// resourceFields declares the keys of one kind, which two lists share; selecting is what this
+// version does with those that select objects.
+func resourceFields(prefix string, selecting Status) []Field {
+	mode := Works
+	if selecting != Works {
+		mode = Planned
+	}
 	return []Field{
 		{Path: prefix + "group", Doc: "API group; empty for the core group.", Example: `"apps"`},
 		{Path: prefix + "version", Doc: "API version; required.", Example: `"v1"`},
@@ -169,19 +174,19 @@ func resourceFields(prefix string) []Field {
 			Example: `"patch"`,
 		},
 		{
-			Path: prefix + "labelSelector", Origin: Ours, Status: Unsupported,
-			Doc: "Only objects whose labels match.", Example: `"team=payments"`,
+			Path: prefix + "labelSelector", Origin: Ours, Status: selecting,
+			Doc: "Only objects whose labels match, in the syntax of `kubectl get -l`.", Example: `"team=payments"`,
 		},
 		{
-			Path: prefix + "fieldSelector", Origin: Ours, Status: Unsupported,
-			Doc: "Only objects whose fields match.", Example: `"metadata.name=settings"`,
+			Path: prefix + "fieldSelector", Origin: Ours, Status: selecting,
+			Doc: "Only objects whose fields match, in the syntax of `kubectl get --field-selector`.", Example: `"metadata.name=settings"`,
 		},
 		{
-			Path: prefix + "namespaces", Origin: Ours, Status: Unsupported,
-			Doc: "Only objects of these namespaces; the client then needs rights in these only.", Example: `["shop"]`,
+			Path: prefix + "namespaces", Origin: Ours, Status: selecting,
+			Doc: "Only objects of these namespaces, for kinds that have namespaces; the client then needs rights in these only.", Example: `["shop"]`,
 		},
 		{
-			Path: prefix + "mode", Origin: Ours, Status: Planned, Enum: []string{"", "object", "event"},
+			Path: prefix + "mode", Origin: Ours, Status: mode, Enum: []string{"", "object", "event"},
 			Doc: "`object`: the newest state replaces the older one. `event`: every report is kept until it expires. Absent: `event` for the reports that Kubescape posts, else `object`.",
 		},
 	}

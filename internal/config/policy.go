@@ -107,11 +107,13 @@ func (k *checker) policy() {
 	}
 }
 
+func overlap(a, b string) bool { return a == b || a == "*" || b == "*" }
+
 // carries reports whether a kind in inCluster.resources matches; each may be *.
 func (c *Config) carries(group, resource string) bool {
 	for i := range c.InCluster.Resources {
 		r := &c.InCluster.Resources[i]
-		if (group == "*" || group == r.Group) && (resource == "*" || resource == r.Resource) {
+		if overlap(group, r.Group) && overlap(resource, r.Resource) {
 			return true
 		}
 	}

@@ -7,8 +7,12 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"synchronizer"
 )
@@ -38,10 +42,10 @@ func (k *checker) client() {
 	if k.config.HTTPEndpoint == nil && len(in.Resources) == 0 {
 		k.problem("inCluster.resources", "nothing to do: list kinds here, or add a section httpEndpoint")
 	}
-	k.resources("inCluster.resources", in.Resources)
+	k.resources("inCluster.resources", in.Resources, true)
 	k.policy()
 	if endpoint := k.config.HTTPEndpoint; endpoint != nil {
-		k.resources("httpEndpoint.resources", endpoint.Resources)
+		k.resources("httpEndpoint.resources", endpoint.Resources, false)
 		if endpoint.ServerPort == in.HealthPort && in.HealthPort != 0 {
 			k.problem("httpEndpoint.serverPort", "is the same port as inCluster.healthPort, %d", in.HealthPort)
 		}
@@ -85,20 +89,22 @@ var (
 	groupForm    = regexp.MustCompile(`^$|^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 )
 
-// resources checks a list of kinds, which each must be there once.
-func (k *checker) resources(path string, list []Resource) {
+// resources checks a list of kinds, which each must be there once. Only what is watched may
+// have wildcards.
+func (k *checker) resources(path string, list []Resource, watched bool) {
 	first := make(map[synchronizer.Kind]int)
 	for i, r := range list {
 		item := path + "[" + strconv.Itoa(i) + "]"
-		k.kindPart(item+".group", r.Group, groupForm, "must be an API group in lower case, or empty")
+		k.kindPart(item+".group", r.Group, groupForm, watched, "must be an API group in lower case, or empty")
 		if r.Version == "" {
 			k.problem(item+".version", "missing")
 		}
-		k.kindPart(item+".version", r.Version, resourceForm, `must be an API version such as "v1"`)
+		k.kindPart(item+".version", r.Version, resourceForm, watched, `must be an API version such as "v1"`)
 		if r.Resource == "" {
 			k.problem(item+".resource", "missing")
 		}
-		k.kindPart(item+".resource", r.Resource, resourceForm, `must be a plural name in lower case, such as "pods"`)
+		k.kindPart(item+".resource", r.Resource, resourceForm, watched, `must be a plural name in lower case, such as "pods"`)
+		k.selection(item, &r)
 		if earlier, double := first[r.Kind()]; double {
 			k.problem(item, "%s is already in %s[%d]", r.Kind(), path, earlier)
 			continue
@@ -107,10 +113,26 @@ func (k *checker) resources(path string, list []Resource) {
 	}
 }
 
-func (k *checker) kindPart(path, text string, form *regexp.Regexp, rule string) {
+// selection checks what selects objects of a kind.
+func (k *checker) selection(item string, r *Resource) {
+	if _, err := labels.Parse(r.LabelSelector); err != nil {
+		k.problem(item+".labelSelector", "%q is not a label selector: %v", r.LabelSelector, err)
+	}
+	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
+		k.problem(item+".fieldSelector", "%q is not a field selector: %v", r.FieldSelector, err)
+	}
+	for _, namespace := range r.Namespaces {
+		if !resourceForm.MatchString(namespace) {
+			k.problem(item+".namespaces", "%q cannot be a namespace", namespace)
+		}
+	}
+}
+
+func (k *checker) kindPart(path, text string, form *regexp.Regexp, wildcard bool, rule string) {
 	switch {
+	case text == "*" && wildcard:
 	case text == "*":
-		k.problem(path, "the wildcard * is %s", notSupported)
+		k.problem(path, "the wildcard * is only for what is watched, in inCluster.resources")
 	case text != "" && !form.MatchString(text):
 		k.problem(path, "%q %s", text, rule)
 	}
@@ -123,6 +145,18 @@ func (r Resource) Kind() synchronizer.Kind {
 
 // Patches reports whether differences are sent for the kind; without a strategy, objects are.
 func (r Resource) Patches() bool { return r.Strategy == StrategyPatch }
+
+// eventResources are the reports that components of Kubescape post: several different ones
+// have the same name.
+var eventResources = []string{"runtimealerts", "networkstreams", "nodeprofiles", "registrystatuses", "aisandboxheartbeats"}
+
+// Events reports whether every state of the kind's objects is a report that is kept.
+func (r Resource) Events() bool {
+	if r.Mode == "" {
+		return r.Group == "kubescape.io" && slices.Contains(eventResources, r.Resource)
+	}
+	return r.Mode == "event"
+}
 
 // server checks what the tables cannot say about the sections of server, ingester and up.
 func (k *checker) server(role Role) {

@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type Drops struct {
 
 	mu      sync.Mutex
 	windows map[synchronizer.DropReason]*dropWindow
+	counts  map[synchronizer.DropReason]int64
 }
 
 // dropWindow is the log's budget of one reason.
@@ -46,6 +48,7 @@ func NewDrops(reg prometheus.Registerer, log *slog.Logger) *Drops {
 		log:     log,
 		now:     time.Now,
 		windows: map[synchronizer.DropReason]*dropWindow{},
+		counts:  map[synchronizer.DropReason]int64{},
 	}
 	reg.MustRegister(d.counter)
 	for _, r := range synchronizer.DropReasons {
@@ -66,10 +69,18 @@ func (d *Drops) Drop(reason synchronizer.DropReason, what string) {
 	}
 }
 
+// Counts gives the drops so far of the reasons that there were.
+func (d *Drops) Counts() map[synchronizer.DropReason]int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.counts)
+}
+
 // admit reports whether a line may be written now and how many were not.
 func (d *Drops) admit(reason synchronizer.DropReason) (skipped int, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.counts[reason]++
 	w := d.windows[reason]
 	if w == nil {
 		w = &dropWindow{}

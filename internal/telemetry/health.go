@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -26,13 +27,14 @@ func NewRegistry() *prometheus.Registry {
 
 // Health is the health port of a process: /healthz is always 200, /readyz is 200
 // while Ready returns nil and 503 with its text otherwise, /metrics is the
-// registry.
+// registry, and /status is what Status gives, as JSON, for people.
 type Health struct {
 	Registry *prometheus.Registry
 	Ready    func() error
+	Status   func() any // nil: no such route
 }
 
-// Handler serves the three routes.
+// Handler serves the routes.
 func (h Health) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -43,6 +45,14 @@ func (h Health) Handler() http.Handler {
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
+	if h.Status != nil {
+		mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			encoder := json.NewEncoder(w)
+			encoder.SetIndent("", "  ")
+			_ = encoder.Encode(h.Status())
+		})
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Registry, promhttp.HandlerOpts{}))
 	return mux
 }

@@ -34,6 +34,7 @@ func TestDropsAreCountedAndNamed(t *testing.T) {
 		d.Drop(synchronizer.DropTooLarge, "apps/v1/deployments default/web")
 	}
 	require.Equal(t, 1000.0, testutil.ToFloat64(d.counter.WithLabelValues("too_large")))
+	require.Equal(t, map[synchronizer.DropReason]int64{synchronizer.DropTooLarge: 1000}, d.Counts())
 	require.Equal(t, dropWindowLines, strings.Count(out.String(), "default/web"))
 
 	now = now.Add(dropWindowLength)
@@ -55,7 +56,7 @@ func TestHealthRoutes(t *testing.T) {
 	ready := errors.New("database is away")
 	reg := NewRegistry()
 	NewDrops(reg, NewLogger(io.Discard, "", ""))
-	h := Health{Registry: reg, Ready: func() error { return ready }}.Handler()
+	h := Health{Registry: reg, Ready: func() error { return ready }, Status: func() any { return map[string]int{"kinds": 3} }}.Handler()
 
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
@@ -72,6 +73,8 @@ func TestHealthRoutes(t *testing.T) {
 	require.Equal(t, 200, code)
 	_, text = get("/metrics")
 	require.Contains(t, text, `synchronizer_drops_total{reason="too_large"} 0`)
+	_, text = get("/status")
+	require.JSONEq(t, `{"kinds": 3}`, text)
 }
 
 func TestListenNamesTheKeyOfABusyPort(t *testing.T) {

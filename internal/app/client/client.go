@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -31,6 +32,7 @@ type Client struct {
 	agent   *agent.Agent
 	health  net.Listener
 	version string
+	policy  string // hash
 }
 
 // Open prepares a client for the API server that load finds. It sends nothing:
@@ -48,7 +50,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	}
 	p.Logger.Info("watching", "apiServer", description, "kinds", len(c.InCluster.Resources))
 	in := &c.InCluster
-	client := &Client{process: p}
+	client := &Client{process: p, policy: fmt.Sprintf("%x", transform.Hash())}
 	if client.cluster, err = kube.New(kube.Options{
 		Config: rest, QPS: in.QPS, Burst: in.Burst, ItemBytes: int(in.MaxObjectBytes),
 		Logger: p.Logger, Registerer: reg,
@@ -79,10 +81,12 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 		Drop:   p.Drops.Drop, Logger: p.Logger, Metrics: frames,
 	}
 	if client.agent, err = agent.New(agent.Options{
-		Cluster: client.cluster, Dialer: client.dialer, Kinds: kinds(in.Resources),
+		Cluster: client.cluster, Select: client.selected, Discovery: client.cluster,
+		Dialer: client.dialer, Kinds: kinds(in),
 		Filter: Filter(c), Policy: transform,
-		Drop: p.Drops.Drop, MaxObjectBytes: int(in.MaxObjectBytes),
-		Logger: p.Logger, Registerer: reg,
+		Drop: p.Drops.Drop, MaxObjectBytes: int(in.MaxObjectBytes), BaselineBytes: int(in.BaselineCacheBytes),
+		CoalesceWindow: max(in.CoalesceWindow.Std(), time.Nanosecond), // its zero is the default
+		Logger:         p.Logger, Registerer: reg,
 	}); err != nil {
 		return nil, err
 	}
@@ -101,18 +105,6 @@ func Filter(c *config.Config) *filter.Filter {
 		IncludeNamespaces: c.InCluster.IncludeNamespaces, ExcludeNamespaces: c.InCluster.ExcludeNamespaces,
 		OperatorNamespace: c.InCluster.Namespace, IncludeChildWorkloads: c.InCluster.IncludeChildWorkloads,
 	})
-}
-
-// kinds translates what the configuration lists.
-func kinds(resources []config.Resource) []agent.KindConfig {
-	list := make([]agent.KindConfig, len(resources))
-	for i := range resources {
-		list[i] = agent.KindConfig{Kind: resources[i].Kind(), Strategy: agent.StrategyCopy}
-		if resources[i].Patches() {
-			list[i].Strategy = agent.StrategyPatch
-		}
-	}
-	return list
 }
 
 // Ready is nil once the first connection was made.
@@ -135,7 +127,9 @@ func (c *Client) Run(ctx context.Context) error {
 		return c.agent.Run(ctx)
 	})
 	if c.health != nil {
-		g.Go(func() error { return c.process.Health(ctx, c.health, c.Ready) })
+		g.Go(func() error {
+			return c.process.HealthStatus(ctx, c.health, c.Ready, func() any { return c.Status() })
+		})
 		g.Go(func() error { return c.process.Profiler(ctx) })
 	}
 	return g.Wait()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"synchronizer/internal/app"
 	"synchronizer/internal/config"
@@ -22,8 +21,6 @@ import (
 	"synchronizer/internal/kube/recorded"
 	"synchronizer/internal/link/stock"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const limit = 20 * time.Second
 
