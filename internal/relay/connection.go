@@ -23,6 +23,7 @@ type connection struct {
 	rejected []synchronizer.Record // refused by up; owned by it too
 	up       *pump[synchronizer.Record]
 	down     *pump[synchronizer.Message]
+	request  request
 }
 
 func (c *connection) id() synchronizer.ClusterID { return c.hello.ClusterID }
@@ -39,6 +40,7 @@ func (s *Server) serve(c *connection, replacements int) {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(s.draining, func() {
 		defer close(closed)
+		c.request.cancel()
 		_ = c.link.Close(statusGoingAway, "server is shutting down")
 	})
 	log := s.options.Logger.With("account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source)
@@ -47,11 +49,13 @@ func (s *Server) serve(c *connection, replacements int) {
 		log.Warn("clients replace each other: two of them claim to be the same cluster", "replacements", replacements, "within", replaceWindow)
 	}
 	log.Info("client connected", "version", c.hello.SynchronizerVersion)
+	c.schedule()
 	err := s.announce(ctx, c)
 	if err == nil {
 		err = c.receive(ctx)
 	}
 
+	c.request.cancel()
 	newest, survivors := s.registry.remove(c)
 	if newest {
 		s.metrics.disconnected(c.id())
@@ -69,6 +73,7 @@ func (s *Server) serve(c *connection, replacements int) {
 	_ = c.link.Close(statusGoingAway, "")
 	c.end() // of what is being published after all
 	failed, waiting := c.up.end()
+	c.request.wait()
 	c.countLost(failed, waiting, refused)
 	c.dropUnsent(c.down.end())
 	log.Info("client disconnected", "reason", err)

@@ -38,6 +38,22 @@ func (p *pump[T]) offer(v T, size int) (accepted bool, err error) {
 	return p.add(v, size)
 }
 
+// offerBeyond is offer for an item that may reach beyond the bound by itself: it
+// is accepted if there is any room.
+func (p *pump[T]) offerBeyond(v T, size int) (accepted bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	room := p.max - p.bytes
+	if room <= 0 || size <= room {
+		return p.add(v, size)
+	}
+	accepted, err = p.add(v, room)
+	if accepted {
+		p.bytes += size - room
+	}
+	return accepted, err
+}
+
 // put waits for room.
 func (p *pump[T]) put(ctx context.Context, v T, size int) error {
 	for {

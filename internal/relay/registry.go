@@ -75,9 +75,9 @@ func (r *registry) forget(id synchronizer.ClusterID, p *presence) {
 	}
 }
 
-// add makes c the newest connection of its cluster; the caller has entered. It
-// reports how often that cluster's connection was replaced within the window,
-// while still connected.
+// add makes c the newest connection of its cluster; the caller has entered. What
+// the one before wanted to ask for is cancelled. It reports how often that
+// cluster's connection was replaced within the window, while still connected.
 func (r *registry) add(c *connection, now time.Time) (replacements int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,6 +86,7 @@ func (r *registry) add(c *connection, now time.Time) (replacements int) {
 		p.replaced = slices.DeleteFunc(p.replaced, func(t time.Time) bool { return now.Sub(t) >= replaceWindow })
 		p.replaced = append(p.replaced, now)
 		p.replaced = p.replaced[max(0, len(p.replaced)-mostRemembered):]
+		p.open[len(p.open)-1].request.cancel()
 	}
 	p.open = append(p.open, c)
 	return len(p.replaced)

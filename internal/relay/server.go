@@ -46,6 +46,10 @@ type Options struct {
 	// UpwardBytes bounds what is read from one client and not yet confirmed by the
 	// queue; BacklogBytes what waits for one client that does not read.
 	UpwardBytes, BacklogBytes int
+	// ReconcileAfter is how long after a connection was accepted its cluster is
+	// reconciled, with up to a fifth of it added; 0 or less: not at all, and at most
+	// what a time.Duration holds with the fifth.
+	ReconcileAfter time.Duration
 	// MaxObjectSize is the largest body that is carried to the backend, in bytes;
 	// 0: as large as a frame may be.
 	MaxObjectSize int64
@@ -61,6 +65,7 @@ type Server struct {
 	options  Options
 	encoder  queue.Encoder
 	registry *registry
+	debts    debts
 	metrics  *metrics
 	draining context.Context
 	drain    context.CancelFunc

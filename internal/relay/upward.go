@@ -85,6 +85,7 @@ func (c *connection) countLost(failed, waiting []synchronizer.Record, err error)
 	if len(lost) == 0 {
 		return
 	}
+	c.server.debts.add(c.id())
 	for i := range lost {
 		r := &lost[i]
 		c.server.options.Drop(synchronizer.DropRefused, fmt.Sprintf("%s %s %s %s/%s", r.Property(queue.PropertyEvent), c.id(),

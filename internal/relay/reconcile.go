@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/google/uuid"
+
+	"synchronizer"
+)
+
+// A client's cluster and the store are compared by a chain of records: the server
+// asks for it (EventReconciliation without objects, here), the ingester answers
+// with all that it knows of a kind, the server hands that to the client as one
+// batch (downward.go), and the client says what differs.
+
+// repairAfter is how long after something was lost a reconciliation is asked for,
+// or after the connect that follows.
+const repairAfter = 30 * time.Second
+
+// jitterDivisor: up to a fifth of a delay is added, to spread reconnect bursts.
+const jitterDivisor = 5
+
+var firstReconciling = semver.MustParse("0.0.57")
+
+// reconciles tells whether clients of this version understand reconciliations.
+func reconciles(version string) bool {
+	number, ok := strings.CutPrefix(version, "v")
+	if !ok {
+		return false
+	}
+	v, err := semver.StrictNewVersion(number)
+	return err == nil && !v.LessThan(firstReconciling)
+}
+
+// request is the reconciliation that a connection will ask for, one at most. It
+// costs a timer, and a goroutine only while it is being published.
+type request struct {
+	mu     sync.Mutex
+	timer  *time.Timer // nil: nothing is pending
+	over   bool        // cancelled: nothing is asked for any more
+	stop   context.CancelFunc
+	asking sync.WaitGroup // Add only under mu and unless over
+}
+
+// cancel ends what is pending and what is being tried. It is final.
+func (r *request) cancel() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	if r.stop != nil {
+		r.stop()
+	}
+}
+
+// wait returns when nothing runs any more; cancel comes before it.
+func (r *request) wait() { r.asking.Wait() }
+
+// reconcileIn asks for a reconciliation after the delay and a jitter, unless one
+// is pending. The delay must be small enough for both.
+func (c *connection) reconcileIn(delay time.Duration) {
+	if !reconciles(c.hello.SynchronizerVersion) {
+		return
+	}
+	c.request.mu.Lock()
+	defer c.request.mu.Unlock()
+	if c.request.over || c.request.timer != nil {
+		return
+	}
+	c.request.timer = time.AfterFunc(delay+rand.N(delay/jitterDivisor+1), c.askToReconcile)
+}
+
+// schedule makes the first appointment of a connection that was just accepted.
+func (c *connection) schedule() {
+	after := c.server.options.ReconcileAfter
+	if c.server.debts.has(c.id()) && (after <= 0 || after > repairAfter) {
+		after = repairAfter
+	}
+	if after > 0 {
+		c.reconcileIn(after)
+	}
+}
+
+// askToReconcile publishes the request behind what the client has said so far.
+func (c *connection) askToReconcile() {
+	c.request.mu.Lock()
+	c.request.timer = nil
+	if c.request.over {
+		c.request.mu.Unlock()
+		return
+	}
+	ctx, stop := context.WithCancel(c.ctx)
+	defer stop()
+	c.request.stop = stop
+	c.request.asking.Add(1)
+	c.request.mu.Unlock()
+	defer c.request.asking.Done()
+
+	r, err := c.server.encode(&synchronizer.Message{
+		Event: synchronizer.EventReconciliation, MsgID: uuid.NewString(), ClusterID: c.id(), ServerInitiated: true,
+	})
+	if err == nil {
+		err = c.up.put(ctx, r, r.Size())
+	}
+	if err == nil {
+		c.server.debts.settle(c.id()) // until countLost says that the queue refused it
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errEnded) {
+		c.server.options.Logger.Warn("asking for a reconciliation", "account", c.id().Account, "cluster", c.id().Cluster, "error", err)
+	}
+}
+
+// mostDebts bounds the clusters that are remembered.
+const mostDebts = 10_000
+
+// debts are the clusters of which the queue refused something: they reconcile
+// after their next connect, whatever is configured.
+type debts struct {
+	mu       sync.Mutex
+	clusters map[synchronizer.ClusterID]struct{}
+}
+
+func (d *debts) add(id synchronizer.ClusterID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clusters == nil {
+		d.clusters = map[synchronizer.ClusterID]struct{}{}
+	}
+	if len(d.clusters) < mostDebts {
+		d.clusters[id] = struct{}{}
+	}
+}
+
+func (d *debts) settle(id synchronizer.ClusterID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.clusters, id)
+}
+
+func (d *debts) has(id synchronizer.ClusterID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.clusters[id]
+	return ok
+}
+
+// about names a message that goes down, for people.
+func about(m *synchronizer.Message) string {
+	if known, ok := m.Known[m.Kind]; ok && m.Event == synchronizer.EventReconciliation {
+		return fmt.Sprintf("%s %s %s (%d objects)", m.Event, m.ClusterID, m.Kind, len(known))
+	}
+	return m.Event.String() + " " + m.Key().String()
+}
