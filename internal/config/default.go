@@ -3,10 +3,13 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"synchronizer"
 )
 
 const (
@@ -118,6 +121,19 @@ func (c *Config) IngesterEnabled() bool {
 		return *c.Ingester.Enabled
 	}
 	return c.Backend.QueueType() == QueueEmbedded
+}
+
+// Kinds are ingester.v1Kinds; none when the key is empty. Validation has refused those that
+// cannot be read.
+func (i *Ingester) Kinds() ([]synchronizer.Kind, error) {
+	kinds := make([]synchronizer.Kind, len(i.V1Kinds))
+	for n, text := range i.V1Kinds {
+		var err error
+		if kinds[n], err = synchronizer.ParseKind(text); err != nil {
+			return nil, fmt.Errorf("reading ingester.v1Kinds: %w", err)
+		}
+	}
+	return kinds, nil
 }
 
 // SQLitePath is the database file: store.sqlite.path, else synchronizer.db in the data directory.

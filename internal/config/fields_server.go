@@ -132,17 +132,17 @@ var serverFields = []Field{
 	{Path: "backend.prometheusConfig", Status: Planned, Doc: "A port of its own for `/metrics`."},
 	{Path: "backend.prometheusConfig.enabled", Doc: "Open the port."},
 	{Path: "backend.prometheusConfig.port", Bound: Port, Doc: "The port."},
-	{Path: "backend.reconciliationTaskConfig", Status: Planned, Doc: "When clients are asked to reconcile."},
+	{Path: "backend.reconciliationTaskConfig", Doc: "When clients are asked to reconcile."},
 	{
-		Path: "backend.reconciliationTaskConfig.cronSchedule",
-		Doc:  "Cron expression, optionally with seconds; UTC unless it begins with `TZ=`. Wins over `taskIntervalSeconds`.", Example: `"0 * * * *"`,
+		Path: "backend.reconciliationTaskConfig.cronSchedule", Status: Planned,
+		Doc: "Cron expression, optionally with seconds; UTC unless it begins with `TZ=`. Wins over `taskIntervalSeconds`.", Example: `"0 * * * *"`,
 	},
-	{Path: "backend.reconciliationTaskConfig.taskIntervalSeconds", Doc: "Time between two periodic runs. 0: none."},
+	{Path: "backend.reconciliationTaskConfig.taskIntervalSeconds", Status: Planned, Doc: "Time between two periodic runs. 0: none."},
 	{
-		Path: "backend.reconciliationTaskConfig.intervalFromConnectionSeconds",
-		Doc:  "Least age of a connection that a periodic run asks. 0: the periodic task is off.", Example: `600`,
+		Path: "backend.reconciliationTaskConfig.intervalFromConnectionSeconds", Status: Planned,
+		Doc: "Least age of a connection that a periodic run asks. 0: the periodic task is off.", Example: `600`,
 	},
-	{Path: "backend.reconciliationTaskConfig.sendBatch", Doc: "Periodic runs ask all clients in one record."},
+	{Path: "backend.reconciliationTaskConfig.sendBatch", Status: Planned, Doc: "Periodic runs ask all clients in one record."},
 	{
 		Path: "backend.reconciliationTaskConfig.reconcileAfterConnectSeconds",
 		Doc:  "Ask once, this long after a connection was accepted, with 0 to 20 % of jitter added. 0 or negative: off; too large: ignored with a warning.", Example: `30`,
@@ -166,7 +166,7 @@ var serverFields = []Field{
 	{Path: "ingester.workers", Origin: Ours, Status: Planned, Bound: Positive, Doc: "Transactions that may run at once."},
 	{Path: "ingester.batchMax", Origin: Ours, Bound: Positive, Doc: "Records in one transaction."},
 	{
-		Path: "ingester.v1Kinds", Origin: Ours, Status: Planned,
+		Path: "ingester.v1Kinds", Origin: Ours,
 		Doc: "Kinds that a client with link v1 is asked for at its first connection, as `group/version/resource`. Empty: those of the stock chart.", Example: `["/v1/pods", "apps/v1/deployments"]`,
 	},
 	{Path: "ingester.tombstoneTTL", Origin: Ours, Status: Planned, Doc: "How long a deletion is remembered."},

@@ -110,6 +110,11 @@ func (b *Backend) wire() error {
 	if err != nil {
 		return err
 	}
+	after, _ := c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds.Duration() // what does not fit was set to 0
+	kinds, err := c.Ingester.Kinds()
+	if err != nil {
+		return err
+	}
 	b.relay = relay.New(relay.Options{
 		Queue: b.queue, QueueName: config.QueueEmbedded, Encoding: queue.Compact,
 		Authenticator: authenticator,
@@ -119,11 +124,11 @@ func (b *Backend) wire() error {
 		},
 		ServerName:  name,
 		UpwardBytes: upwardBytes, BacklogBytes: int(c.Backend.ClientBacklogBytes),
-		MaxObjectSize: c.Process.MaxObjectSize,
-		Logger:        p.Logger, Registerer: reg, Drop: p.Drops.Drop,
+		MaxObjectSize: c.Process.MaxObjectSize, ReconcileAfter: after,
+		Logger: p.Logger, Registerer: reg, Drop: p.Drops.Drop,
 	})
 	b.ingester = ingest.New(ingest.Options{
-		Queue: b.queue, Store: b.store,
+		Queue: b.queue, Store: b.store, Inventory: b.store, V1Kinds: kinds,
 		Encoder: queue.Encoder{Encoding: queue.Compact, Producer: queue.Backend},
 		Group:   c.Ingester.Group, BatchRecords: c.Ingester.BatchMax, BatchBytes: batchBytes,
 		Logger: p.Logger, Registerer: p.Registerer("ingester"), Drop: p.Drops.Drop,
