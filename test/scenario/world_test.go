@@ -50,7 +50,7 @@ type world struct {
 	// namespace is where the objects are; it is called like the cluster.
 	namespace string
 	kinds     []synchronizer.Kind
-	reader    *kube.Cluster // lists for the comparison
+	reader    synchronizer.Cluster // lists for the comparison
 	// kubeconfig is how clients reach the API server; a test may put a proxy there.
 	kubeconfig string
 
@@ -68,10 +68,10 @@ func newWorld(t testing.TB, cluster *kubetest.Cluster, kinds ...synchronizer.Kin
 	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-") + "-" + strconv.FormatInt(worlds.Add(1), 10)
 	w := &world{t: t, cluster: cluster, name: name, namespace: name, kinds: kinds, kubeconfig: cluster.Kubeconfig}
 	require.NoError(t, cluster.CreateNamespace(t.Context(), name))
-	var err error
-	w.reader, err = kube.New(kube.Options{Config: cluster.RESTConfig()})
+	reader, err := kube.New(kube.Options{Config: cluster.RESTConfig()})
 	require.NoError(t, err)
-	t.Cleanup(w.reader.Close)
+	t.Cleanup(reader.Close)
+	w.reader = reader
 	return w
 }
 
