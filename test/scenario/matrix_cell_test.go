@@ -15,13 +15,9 @@ import (
 	"synchronizer"
 	agentpkg "synchronizer/internal/agent"
 	"synchronizer/internal/api"
-	"synchronizer/internal/app"
 	"synchronizer/internal/app/server"
 	"synchronizer/internal/checksum"
-	"synchronizer/internal/filter"
 	"synchronizer/internal/kube"
-	"synchronizer/internal/link"
-	"synchronizer/internal/policy"
 	"synchronizer/test/kubetest"
 	"synchronizer/test/kubetest/faultproxy"
 	"synchronizer/test/kubetest/storageapi"
@@ -75,38 +71,16 @@ func newCell(t *testing.T, cluster *kubetest.Cluster, storage *storageapi.Server
 	return c
 }
 
-// start wires a client as internal/app/client does, with limits of the fault's
-// own on how long it waits.
 func (c *cell) start() {
-	t := c.t
-	t.Helper()
 	c.log = &lines{}
-	p := app.NewProcess(c.log)
-	options := kube.Options{Config: c.proxy.RESTConfig(), Logger: p.Logger, Registerer: p.Registry}
+	options := kube.Options{Config: c.proxy.RESTConfig()}
 	if c.fault.options != nil {
 		c.fault.options(&options)
 	}
-	cluster, err := kube.New(options)
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	frames, err := link.NewMetrics(p.Registry)
-	require.NoError(t, err)
-	made, err := agentpkg.New(agentpkg.Options{
-		Cluster: cluster,
-		Dialer: &link.Dialer{
-			URL: "ws://" + c.backend.clients, AccessKey: c.backend.accessKey, Drop: p.Drops.Drop, Metrics: frames,
-			Hello: synchronizer.Hello{
-				ClusterID:           synchronizer.ClusterID{Account: server.LocalAccount, Cluster: c.name},
-				SynchronizerVersion: synchronizer.Version,
-			},
-		},
-		Kinds:  []agentpkg.KindConfig{{Kind: c.kind, Strategy: agentpkg.StrategyCopy, Hollow: c.kind == profiles}},
-		Filter: filter.New(filter.Rules{IncludeNamespaces: []string{c.namespace}}), Policy: policy.New(policy.LinkV1),
-		Drop: p.Drops.Drop, Clock: c.fault.clock, Logger: p.Logger, Registerer: p.Registry,
+	c.client = c.startWired(c.backend, wiring{
+		kube: options, clock: c.fault.clock, log: c.log,
+		kinds: []agentpkg.KindConfig{{Kind: c.kind, Strategy: agentpkg.StrategyCopy, Hollow: c.kind == profiles}},
 	})
-	require.NoError(t, err)
-	c.client = &agent{registry: p.Registry}
-	c.client.done, c.client.stop = background(t, "client", made.Run)
 }
 
 // put creates an object, or gives it the next revision if it was made by put.
