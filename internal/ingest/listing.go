@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -39,11 +40,16 @@ type listing struct {
 	// exact are objects that are listed with resourceVersion 0, whether they are
 	// known or not, so that the client sends them whole.
 	exact map[place]struct{}
+	// about is how many objects there may be, so that a large record is allocated
+	// once; 0 if that is not known.
+	about int64
 }
 
 const (
 	// mostListed bounds one record; the queue and the links carry no larger ones.
 	mostListed = 60 << 20
+	// bytesListed is what one object takes there, near enough.
+	bytesListed = 192
 	// keptListed bounds the memory that is kept from one record to the next.
 	keptListed = 1 << 20
 )
@@ -116,7 +122,8 @@ const listEnd = "]}}"
 // list, in the order of the store. A kind of which nothing is known is listed with
 // a sentinel, because clients in the field refuse empty lists.
 func (i *Ingester) appendList(ctx context.Context, l *listing, buf *[]byte, before []byte) (count int, err error) {
-	b := append((*buf)[:0], before...)
+	b := slices.Grow((*buf)[:0], int(min(l.about*bytesListed, mostListed))+len(before)+bytesListed)
+	b = append(b, before...)
 	defer func() { *buf = b }()
 	first := len(b)
 	add := func(namespace, name, version, checksum string) {

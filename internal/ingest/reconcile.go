@@ -5,6 +5,8 @@ package ingest
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -25,13 +27,14 @@ func newAnswered() *lru.Cache[string, struct{}] {
 // requestsIn gives the requests for a reconciliation that a record holds. A list
 // of objects on Out is no request: only clients compare.
 func requestsIn(m *synchronizer.Message) []synchronizer.Message {
-	switch {
-	case m.Event == synchronizer.EventReconciliationBatch:
-		return m.Requests
-	case m.Event == synchronizer.EventReconciliation && m.ServerInitiated && m.Known == nil:
-		return []synchronizer.Message{*m}
+	var all []synchronizer.Message
+	switch m.Event {
+	case synchronizer.EventReconciliationBatch:
+		all = slices.Clone(m.Requests)
+	case synchronizer.EventReconciliation:
+		all = []synchronizer.Message{*m}
 	}
-	return nil
+	return slices.DeleteFunc(all, func(r synchronizer.Message) bool { return !r.ServerInitiated || r.Known != nil })
 }
 
 // reconcile answers the requests of a batch, after its transaction, so that what
@@ -80,11 +83,15 @@ func (i *Ingester) listCluster(ctx context.Context, m *synchronizer.Message) err
 	if err != nil || status == nil {
 		return err
 	}
+	// In another order each time: where a client's server has no room for all lists,
+	// it is not always the same kind that is left out.
+	rand.Shuffle(len(status.Kinds), func(a, b int) { status.Kinds[a], status.Kinds[b] = status.Kinds[b], status.Kinds[a] })
 	var buf []byte
 	msgID, depth := chain(m)
 	for k := range status.Kinds {
 		l := listing{
-			ClusterKind: synchronizer.ClusterKind{ClusterID: m.ClusterID, Kind: status.Kinds[k].Kind}, msgID: msgID, depth: depth,
+			ClusterKind: synchronizer.ClusterKind{ClusterID: m.ClusterID, Kind: status.Kinds[k].Kind},
+			msgID:       msgID, depth: depth, about: status.Kinds[k].Objects,
 		}
 		if err := i.list(ctx, &l, &buf); err != nil {
 			return err

@@ -50,7 +50,7 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 	if queue.FromServer(r) {
 		return // our own, on a topic that both directions share
 	}
-	if s.foreignList(r) {
+	if s.listForNobody(r) {
 		s.metrics.downward.WithLabelValues("not_connected_here").Inc()
 		return
 	}
@@ -85,8 +85,8 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 	c.handDown(m, c.down.offer)
 }
 
-// foreignList spares the decoding of a large record that is for nobody here.
-func (s *Server) foreignList(r *synchronizer.Record) bool {
+// listForNobody spares the decoding of a large record that is for nobody here.
+func (s *Server) listForNobody(r *synchronizer.Record) bool {
 	return r.Property(queue.PropertyEvent) == synchronizer.EventReconciliation.String() && s.registry.find(synchronizer.ClusterID{
 		Account: r.Property(queue.PropertyAccount), Cluster: r.Property(queue.PropertyCluster),
 	}) == nil

@@ -347,7 +347,7 @@ func TestListsAreBounded(t *testing.T) {
 	conn := f.registry.find(synchronizer.ClusterID{Account: "a", Cluster: "c"})
 	secrets := synchronizer.Kind{Version: "v1", Resource: "secrets"}
 	small := listOf(t, "c", 10, configMaps)
-	fake.tail <- []synchronizer.Record{small, listOf(t, "c", 100_000, secrets), listOf(t, "c", 10, configMaps), listOf(t, "elsewhere", 1, configMaps)}
+	fake.tail <- []synchronizer.Record{small, listOf(t, "c", 40_000, secrets), listOf(t, "c", 10, configMaps), listOf(t, "elsewhere", 1, configMaps)}
 	require.Eventually(t, func() bool { return len(f.drops.All()) == 1 }, limit, time.Millisecond)
 	f.drops.Require(t, "client_backlog_full: ReconciliationRequest a/c /v1/configmaps (10 objects)")
 	conn.request.mu.Lock()
@@ -356,7 +356,7 @@ func TestListsAreBounded(t *testing.T) {
 	f.metric(t, "synchronizer_relay_downward_records_total", "not_connected_here", 1)
 	slow.Resume()
 	got := slow.Wait(func(frame *stock.Frame) bool { return frame.Kind != nil && frame.Kind.Resource == "secrets" })
-	require.Len(t, got.Items.NewChecksum, 100_000)
+	require.Len(t, got.Items.NewChecksum, 40_000)
 	require.Equal(t, 1, got.Depth)
 	require.Equal(t, "list", got.MsgId)
 	require.Len(t, slow.Received(), 2)
