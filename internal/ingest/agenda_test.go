@@ -25,6 +25,12 @@ func seen(t require.TestingT, source string) synchronizer.Record {
 	})
 }
 
+// pass lets time pass in a bubble, and what is due then happen.
+func pass(d time.Duration) {
+	time.Sleep(d) // of the bubble
+	synctest.Wait()
+}
+
 var threeKinds = []synchronizer.Kind{pods, deployments, {Version: "v1", Resource: "configmaps"}}
 
 const onlySentinel = "/" + sentinelName + "@0"
@@ -36,31 +42,26 @@ func TestFirstSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRigAt(t, filepath.Join(t.TempDir(), "test.db"), func(o *Options) { o.V1Kinds = threeKinds })
 		r.deliver(t, connected(t, "s1"), seen(t, "s1"))
-		time.Sleep(20 * time.Second) // in the bubble: it says something by itself
+		pass(20 * time.Second)
 		r.deliver(t, put(t, "s1", 1, "web", body("web", "u", 1)), connected(t, "s2"))
-		time.Sleep(39 * time.Second)
-		synctest.Wait()
+		pass(39 * time.Second)
 		require.Empty(t, r.questions(t), "not before a minute has passed")
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		asked := r.questions(t)
 		require.Equal(t, map[string]string{"/v1/pods": onlySentinel, "/v1/configmaps": onlySentinel}, lists(t, asked))
 		require.Equal(t, asked[0].MsgID, asked[1].MsgID)
 		require.Equal(t, 1, asked[0].Depth)
 
 		r.deliver(t, about(remove(t, "s2", 1, sentinelName), pods), connected(t, "s3"))
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.Equal(t, map[string]string{"/v1/configmaps": onlySentinel}, lists(t, r.questions(t)))
 
 		// It does not have that kind: a few times are enough.
 		r.deliver(t, connected(t, "s4"))
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.Len(t, r.questions(t), 1)
 		r.deliver(t, connected(t, "s5"))
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.Empty(t, r.questions(t))
 	})
 }
@@ -73,33 +74,28 @@ func TestFirstSyncAfterARestart(t *testing.T) {
 		few := func(o *Options) { o.V1Kinds = threeKinds[:1] }
 		r := newRigAt(t, path, few)
 		r.deliver(t, connected(t, "s1"), seen(t, "s1"))
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		r.stop()
 
 		r = newRigAt(t, path, few)
-		time.Sleep(29 * time.Second)
-		synctest.Wait()
+		pass(29 * time.Second)
 		require.Empty(t, r.questions(t))
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		require.Equal(t, map[string]string{"/v1/pods": onlySentinel}, lists(t, r.questions(t)))
 		r.stop()
 
 		// Without an answer, the next process asks once more, and later not: the
 		// cluster is known for a day.
 		r = newRigAt(t, path, few)
-		time.Sleep(61 * time.Second)
-		synctest.Wait()
+		pass(61 * time.Second)
 		require.Len(t, r.questions(t), 1)
-		time.Sleep(firstSyncAge)
+		pass(firstSyncAge)
 		r.deliver(t, connected(t, "s2"))
-		time.Sleep(61 * time.Second)
-		synctest.Wait()
+		pass(61 * time.Second)
 		require.Empty(t, r.questions(t))
 		r.stop()
 		r = newRigAt(t, path, few)
-		time.Sleep(61 * time.Second)
-		synctest.Wait()
+		pass(61 * time.Second)
 		require.Empty(t, r.questions(t))
 	})
 }
@@ -133,14 +129,11 @@ func TestEscalation(t *testing.T) {
 		failing(t, r, 6, "b")
 		failing(t, r, 8, "c")
 		failing(t, r, 10, "unknown")
-		time.Sleep(58 * time.Second)
-		synctest.Wait()
+		pass(58 * time.Second)
 		require.Empty(t, lists(t, r.questions(t)))
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		require.Equal(t, map[string]string{"apps/v1/deployments": "default/a@101 default/b@0 default/c@0 default/unknown@0"}, lists(t, r.questions(t)))
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.Empty(t, r.questions(t))
 	})
 }

@@ -61,10 +61,10 @@ type running struct {
 func (r *running) connect(b *Backend) (say func([]stock.Frame), cut func()) {
 	r.t.Helper()
 	ws := dial(r.t, b)
-	done := make(chan struct{})
+	ctx, done := context.WithoutCancel(r.t.Context()), make(chan struct{}) // only cut ends it
 	send := func(frames []stock.Frame) {
 		for _, f := range frames {
-			if ws.Write(context.Background(), websocket.MessageBinary, f.Raw) != nil {
+			if ws.Write(ctx, websocket.MessageBinary, f.Raw) != nil {
 				return // cut
 			}
 		}
@@ -72,7 +72,7 @@ func (r *running) connect(b *Backend) (say func([]stock.Frame), cut func()) {
 	go func() {
 		defer close(done)
 		for {
-			_, raw, err := ws.Read(context.Background())
+			_, raw, err := ws.Read(ctx)
 			if err != nil {
 				return
 			}
