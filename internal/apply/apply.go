@@ -41,7 +41,8 @@ type Options struct {
 	Cluster Cluster
 	// Policy is the one through which the backend sees the cluster.
 	Policy *policy.Transform
-	// Strategy gives that of a kind; it may change while the process runs.
+	// Strategy gives that of a kind; it may change while the process runs. Default:
+	// no kind is configured.
 	Strategy func(synchronizer.Kind) Strategy
 	// Attempts bounds how often an object is read and written if others change it
 	// at the same time, or while it is being deleted. Default 6.
@@ -58,8 +59,11 @@ type Applier struct {
 	commands commands
 }
 
-// New makes an Applier.
+// New makes an Applier. Cluster and Policy are needed.
 func New(options Options) *Applier {
+	if options.Strategy == nil {
+		options.Strategy = func(synchronizer.Kind) Strategy { return NotConfigured }
+	}
 	if options.Attempts <= 0 {
 		options.Attempts = 6
 	}
@@ -106,9 +110,10 @@ func (a *Applier) put(ctx context.Context, t target, body []byte) (Result, error
 		// through admission before anybody notices, webhooks with side effects and the
 		// counting of quotas included.
 		var result Result
-		result, err = a.change(ctx, t, func(*value, []byte) (*value, error) { return desired, nil })
-		if errors.Is(err, synchronizer.ErrNotFound) || errors.Is(err, synchronizer.ErrForbidden) {
-			result, err = a.create(ctx, t, desired, err)
+		result, err = a.change(ctx, t, func([]byte) (*value, error) { return desired, nil })
+		var hidden *unreadable
+		if errors.Is(err, synchronizer.ErrNotFound) || errors.As(err, &hidden) {
+			result, err = a.create(ctx, t, desired, hidden)
 		}
 		if !again(err) {
 			return result, err
@@ -117,20 +122,30 @@ func (a *Applier) put(ctx context.Context, t target, body []byte) (Result, error
 	return Result{}, fmt.Errorf("giving up after %d attempts: %w", a.options.Attempts, err)
 }
 
-// create creates an object that could not be read because of absence.
-func (a *Applier) create(ctx context.Context, t target, desired *value, absence error) (Result, error) {
+// unreadable says that RBAC does not let us read the object, which may exist or not.
+type unreadable struct{ error }
+
+func (u *unreadable) Unwrap() error { return u.error }
+
+// create creates an object that does not exist, or that is hidden from us.
+func (a *Applier) create(ctx context.Context, t target, desired *value, hidden *unreadable) (Result, error) {
 	body, err := a.newObject(t, desired)
-	if err != nil {
-		return Result{}, err
+	var o synchronizer.Object
+	if err == nil {
+		o, err = a.options.Cluster.Create(ctx, t.kind, t.namespace, body)
 	}
-	o, err := a.options.Cluster.Create(ctx, t.kind, t.namespace, body)
 	switch {
 	case err == nil:
 		return Result{Outcome: Applied, ResourceVersion: o.ResourceVersion}, nil
-	case errors.Is(err, kube.ErrAlreadyExists) && errors.Is(absence, synchronizer.ErrForbidden):
-		return Result{}, absence // it exists, and we may not read or change it
+	case hidden != nil && (errors.Is(err, kube.ErrAlreadyExists) || isRefusal(err)):
+		return Result{}, hidden // only the right to read would help
 	}
 	return Result{}, missing(err)
+}
+
+func isRefusal(err error) bool {
+	var own *refusal
+	return errors.As(err, &own)
 }
 
 // missing is why an object that does not exist was not created. That a thing
@@ -166,8 +181,11 @@ func (a *Applier) pause(ctx context.Context, attempt int) error {
 
 // change reads an object and writes what differs, once. Desire gives the desired
 // object for the current one, as the policy shows it.
-func (a *Applier) change(ctx context.Context, t target, desire func(shown *value, raw []byte) (*value, error)) (Result, error) {
+func (a *Applier) change(ctx context.Context, t target, desire func(shown []byte) (*value, error)) (Result, error) {
 	o, err := a.options.Cluster.Get(ctx, t.kind, t.namespace, t.name)
+	if errors.Is(err, synchronizer.ErrForbidden) {
+		return Result{}, &unreadable{err}
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -182,7 +200,7 @@ func (a *Applier) change(ctx context.Context, t target, desire func(shown *value
 	if err != nil {
 		return Result{}, err
 	}
-	desired, err := desire(shown, raw)
+	desired, err := desire(raw)
 	if err != nil {
 		return Result{}, err
 	}

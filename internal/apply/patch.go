@@ -34,7 +34,7 @@ func (a *Applier) patch(ctx context.Context, t target, change []byte, sum string
 	case isCommand(t.kind):
 		return Result{}, refuse(ReasonNotPatched, "a command is created once and not changed")
 	}
-	desire := func(_ *value, shown []byte) (*value, error) {
+	desire := func(shown []byte) (*value, error) {
 		body, err := patch.ApplyV1(shown, change)
 		if err != nil {
 			return nil, err

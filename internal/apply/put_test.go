@@ -62,7 +62,22 @@ func TestB006EmptyDefaultsAreNoDifference(t *testing.T) {
 	require.False(t, result.AskObject)
 	after := e.shows(deployments, "d")
 	require.Equal(t, created, e.at(deployments, "d", "metadata", "creationTimestamp"))
+	for _, sent := range e.cluster.updated {
+		v, err := read(sent)
+		require.NoError(t, err)
+		requireNothingOwned(t, [][]byte{sent}, v.get("status"))
+	}
 	require.Equal(t, sumOf(t, before, `{"metadata":{"generation":2,"resourceVersion":null},"spec":{"replicas":2}}`), sumOf(t, after, `{"metadata":{"resourceVersion":null}}`), "replicas only")
+}
+
+// TestB006NullInACustomResource: there the API server would keep what it is sent.
+func TestB006NullInACustomResource(t *testing.T) {
+	e := start(t)
+	defineWidgets(t)
+	e.make(widgets, `{"apiVersion":"example.org/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"template":{"metadata":{"labels":{"a":"1"}}}}}`)
+	version := e.at(widgets, "w", "metadata", "resourceVersion")
+	e.puts(Unchanged, widgets, "w", `{"metadata":{"name":"w","creationTimestamp":null},"spec":{"template":{"metadata":{"creationTimestamp":null,"labels":{"a":"1"}}}},"status":{}}`)
+	require.Equal(t, version, e.at(widgets, "w", "metadata", "resourceVersion"))
 }
 
 func TestB021NumbersArriveOrAreRefused(t *testing.T) {
@@ -293,4 +308,17 @@ func TestCreateWithoutTheRightToRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ReasonForbidden, result.Reason)
 	require.Contains(t, result.Message, "cannot get")
+}
+
+func TestUpdateWithoutTheRightToUpdate(t *testing.T) {
+	e := start(t)
+	e.make(deployments, deployment("d"))
+	reader := e.as("reader", kubetest.PolicyRule{Namespace: e.namespace, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "create"}})
+	watch := &watched{Cluster: reader.options.Cluster}
+	reader.options.Cluster = watch
+	result, err := reader.Put(t.Context(), deployments, e.namespace, "d", []byte(strings.Replace(e.shows(deployments, "d"), `"replicas":1`, `"replicas":2`, 1)))
+	require.NoError(t, err)
+	require.Equal(t, ReasonForbidden, result.Reason)
+	require.Contains(t, result.Message, "cannot update")
+	require.Empty(t, watch.created)
 }
