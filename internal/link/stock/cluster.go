@@ -129,8 +129,11 @@ func (c *Cluster) batch(f *Frame) []Frame {
 		event int
 		items []Frame
 	}{
-		{GetObject, f.Items.GetObject}, {NewChecksum, f.Items.NewChecksum}, {ObjectDeleted, f.Items.ObjectDeleted},
-		{PatchObject, f.Items.PatchObject}, {PutObject, f.Items.PutObject},
+		{GetObject, f.Items.GetObject},
+		{NewChecksum, f.Items.NewChecksum},
+		{ObjectDeleted, f.Items.ObjectDeleted},
+		{PatchObject, f.Items.PatchObject},
+		{PutObject, f.Items.PutObject},
 	} {
 		for _, item := range list.items {
 			item.MsgId, item.Depth = f.MsgId, f.Depth

@@ -132,9 +132,12 @@ func TestAnswersAreTheRecordedOnes(t *testing.T) {
 	}
 	for _, s := range []step{
 		{scenario: asked, objects: []given{
-			{kind: deployments, name: "web", json: r.object(t, asked, "web")}, {kind: widgets, name: "w1", json: r.object(t, asked, "w1")},
-			{kind: configmaps, name: "settings", json: settings}, {kind: pods, name: "single", json: r.object(t, asked, "single")},
-			{kind: policies, name: "deny", json: r.object(t, asked, "deny")}, {kind: accounts, name: "robot", json: r.object(t, asked, "robot")},
+			{kind: deployments, name: "web", json: r.object(t, asked, "web")},
+			{kind: widgets, name: "w1", json: r.object(t, asked, "w1")},
+			{kind: configmaps, name: "settings", json: settings},
+			{kind: pods, name: "single", json: r.object(t, asked, "single")},
+			{kind: policies, name: "deny", json: r.object(t, asked, "deny")},
+			{kind: accounts, name: "robot", json: r.object(t, asked, "robot")},
 		}},
 		{
 			scenario: "modify: patch strategy with baseline: custom object",
@@ -181,7 +184,8 @@ func TestAnswersAreTheRecordedOnes(t *testing.T) {
 		{
 			scenario: recPatch, unlike: map[string]string{"r2": unknownOld, "deny": unknownOld},
 			objects: []given{
-				rest(policies, "np1", "279"), {kind: policies, name: "r1", json: r.object(t, recPatch, "r1")},
+				rest(policies, "np1", "279"),
+				{kind: policies, name: "r1", json: r.object(t, recPatch, "r1")},
 				rest(policies, "r2", "310"), rest(policies, "deny", "269"),
 			},
 		},
@@ -194,8 +198,10 @@ func TestAnswersAreTheRecordedOnes(t *testing.T) {
 		{
 			scenario: "reconciliation batch: sentinel name only", unlike: map[string]string{"w2": "compared elsewhere"},
 			objects: []given{
-				{kind: pods, name: "single", json: r.object(t, asked, "single")}, {kind: accounts, name: "robot", json: r.object(t, asked, "robot")},
-				{kind: widgets, name: "w2", json: w2}, {kind: pods, name: "child", json: `{}`, hidden: true},
+				{kind: pods, name: "single", json: r.object(t, asked, "single")},
+				{kind: accounts, name: "robot", json: r.object(t, asked, "robot")},
+				{kind: widgets, name: "w2", json: w2},
+				{kind: pods, name: "child", json: `{}`, hidden: true},
 			},
 		},
 		{scenario: "reconciliation batch: empty list", none: true, objects: []given{{kind: configmaps, name: "settings", json: settings}}},

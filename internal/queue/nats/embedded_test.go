@@ -244,7 +244,7 @@ const victimDir = "SYNCHRONIZER_TEST_VICTIM_DIR"
 // victim publishes for ever and writes a byte for each record that was
 // accepted.
 func victim(dir string) {
-	q, err := OpenEmbedded(context.Background(), EmbeddedConfig{Dir: dir, Logger: quietLogger()})
+	q, err := OpenEmbedded(context.Background(), EmbeddedConfig{Dir: dir, Logger: quietLogger()}) // a process, not a test
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
