@@ -15,6 +15,7 @@ type fakeLink struct {
 	up, down chan synchronizer.Message
 	dead     chan struct{}
 	served   sync.WaitGroup
+	sending  func([]synchronizer.Message) // nil: nobody looks
 
 	mu     sync.Mutex
 	err    error
@@ -39,6 +40,9 @@ func (l *fakeLink) failure() error {
 }
 
 func (l *fakeLink) Send(ctx context.Context, msgs ...synchronizer.Message) error {
+	if l.sending != nil {
+		l.sending(msgs)
+	}
 	for _, msg := range msgs {
 		if err := l.failure(); err != nil {
 			return err

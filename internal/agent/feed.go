@@ -73,6 +73,9 @@ func (s *stream) runWatch(ctx context.Context, f *feeder, cursor string) feedIte
 		switch e.Type {
 		case synchronizer.WatchDeleted:
 			next.item.key = keyOf(e.Object.Namespace, strings.Clone(e.Object.Name))
+			if !s.agent.options.Filter.Namespace(e.Object.Namespace) {
+				next.item.problem = excluded
+			}
 		case synchronizer.WatchAdded, synchronizer.WatchModified:
 			next.item = s.seen(e.Object, &scratch)
 		}
@@ -142,8 +145,8 @@ func (s *stream) seen(o synchronizer.Object, scratch *[]byte) item {
 	}
 	// Whatever is wrong with the part that is seen, the GET tells what to do with
 	// the object.
-	if allowed, err := s.agent.options.Filter.Allows(s.kind, o.Namespace, o.Body); !allowed && err == nil {
-		it.problem = filtered
+	if left, _ := s.filter(o); left == excluded || left == child {
+		it.problem = left
 	}
 	return it
 }
@@ -155,10 +158,10 @@ func (s *stream) prepare(o synchronizer.Object, scratch *[]byte) item {
 		key: keyOf(o.Namespace, strings.Clone(o.Name)),
 		uid: parseUID(o.UID), version: parseVersion(o.ResourceVersion),
 	}
-	allowed, body, err := s.transform(o, scratch)
+	left, body, err := s.transform(o, scratch)
 	switch {
-	case !allowed:
-		it.problem = filtered
+	case left == excluded, left == child:
+		it.problem = left
 	case err != nil:
 		it.problem, it.detail = unreadable, err.Error()
 	case len(body) > s.agent.options.MaxObjectBytes:
@@ -174,18 +177,34 @@ func (s *stream) prepare(o synchronizer.Object, scratch *[]byte) item {
 }
 
 // transform gives the object as it may leave the cluster, in o.Body or scratch.
-func (s *stream) transform(o synchronizer.Object, scratch *[]byte) (allowed bool, body []byte, err error) {
-	if o.Err != nil {
-		return s.agent.options.Filter.Namespace(o.Namespace), nil, o.Err
-	}
-	if allowed, err = s.agent.options.Filter.Allows(s.kind, o.Namespace, o.Body); !allowed || err != nil {
-		return allowed, nil, err
+func (s *stream) transform(o synchronizer.Object, scratch *[]byte) (left problem, body []byte, err error) {
+	if left, err = s.filter(o); left != carried || err != nil {
+		return left, nil, err
 	}
 	body, err = s.agent.options.Policy.Apply(*scratch, s.kind.Group, s.kind.Resource, o.Namespace, o.Body)
 	if err == nil && len(body) > 0 && len(o.Body) > 0 && &body[0] != &o.Body[0] && cap(body) <= maxScratch {
 		*scratch = body
 	}
-	return true, body, err
+	return carried, body, err
+}
+
+// filter tells whether the rules leave an object out: excluded, child or carried.
+// An error is about an object that cannot be read.
+func (s *stream) filter(o synchronizer.Object) (problem, error) {
+	rules := s.agent.options.Filter
+	if !rules.Namespace(o.Namespace) {
+		return excluded, nil
+	}
+	if o.Err != nil {
+		return carried, o.Err
+	}
+	switch allowed, err := rules.Allows(s.kind, o.Namespace, o.Body); {
+	case allowed:
+		return carried, err
+	case !rules.Namespace(o.Namespace): // since a moment ago
+		return excluded, nil
+	}
+	return child, nil
 }
 
 // parseUID makes 16 bytes of an uid: its own, if it is a UUID in the usual form.

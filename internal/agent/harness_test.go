@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ var (
 	widgets     = synchronizer.Kind{Group: "example.com", Version: "v1", Resource: "widgets"}
 	profiles    = synchronizer.Kind{Group: "spdx.softwarecomposition.kubescape.io", Version: "v1beta1", Resource: "applicationprofiles"}
 	services    = synchronizer.Kind{Version: "v1", Resource: "services"}
+	jobs        = synchronizer.Kind{Group: "batch", Version: "v1", Resource: "jobs"}
 )
 
 // rig is an agent between a fake cluster and a backend that answers as an
@@ -47,6 +49,7 @@ type rig struct {
 	done    chan error
 	held    map[string]bool // requests that a property test keeps waiting
 	left    map[string]bool // names of objects that a selector may have hidden
+	rules   *filter.Live    // nil: they do not change
 }
 
 // withHollow adds a kind whose lists and watches give metadata only.
@@ -70,6 +73,27 @@ func withSelected(o *Options) {
 	}
 }
 
+// withJobs adds a kind of which objects with the value 0 are child workloads.
+func withJobs(o *Options) {
+	o.Cluster.(*kubefake.Cluster).Serve(jobs)
+	o.Kinds = append(o.Kinds, KindConfig{Kind: jobs, Strategy: StrategyPatch})
+}
+
+// exclude excludes a namespace. When it returns all that was decided before has
+// been sent, and what is sent later of the namespace is a fault.
+func (r *rig) exclude(namespace string) {
+	_, err := r.rules.Replace(filter.Lists{ExcludeNamespaces: []string{namespace}})
+	require.NoError(r.t, err)
+	synctest.Wait()
+	r.backend.quiet(namespace)
+}
+
+func (r *rig) include() {
+	r.backend.quiet("")
+	_, err := r.rules.Replace(filter.Lists{})
+	require.NoError(r.t, err)
+}
+
 func newRig(t *testing.T, change func(*Options)) *rig {
 	r := &rig{t: t, cluster: kubefake.New(), backend: newBackend(), done: make(chan error, 1), left: map[string]bool{}, held: map[string]bool{}}
 	options := Options{
@@ -84,6 +108,18 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	a, err := New(options)
 	require.NoError(t, err)
 	r.agent = a
+	return r
+}
+
+// newLiveRig is newRig with rules that can change.
+func newLiveRig(t *testing.T, change func(*Options)) *rig {
+	rules := filter.NewLive("operator", false)
+	r := newRig(t, func(o *Options) {
+		o.Filter = rules.Filter()
+		change(o)
+	})
+	r.rules = rules
+	r.include()
 	return r
 }
 
@@ -117,7 +153,7 @@ func (r *rig) kind(kind synchronizer.Kind) KindStatus {
 
 // agree compares the backend with the cluster.
 func (r *rig) agree(kinds ...synchronizer.Kind) error {
-	want := map[string]string{}
+	want, stays := map[string]string{}, map[string]bool{}
 	transform := policy.New(policy.LinkV1)
 	for _, kind := range kinds {
 		for _, o := range r.cluster.Objects(kind) {
@@ -132,14 +168,19 @@ func (r *rig) agree(kinds ...synchronizer.Kind) error {
 			if err != nil {
 				return err
 			}
+			name := fmt.Sprint(kind, " ", o.Namespace, "/", o.Name)
 			if kind == services && !isSelected(o.Body) {
 				continue
 			}
-			want[fmt.Sprint(kind, " ", o.Namespace, "/", o.Name)] = fmt.Sprintf("%s %x", o.UID, digest)
+			if kind == jobs && isChildJob(o.Body) {
+				stays[name] = true
+				continue
+			}
+			want[name] = fmt.Sprintf("%s %x", o.UID, digest)
 		}
 	}
 	got := r.backend.rows()
-	maps.DeleteFunc(got, func(name, _ string) bool { return r.left[name] && want[name] == "" })
+	maps.DeleteFunc(got, func(name, _ string) bool { return (r.left[name] || stays[name]) && want[name] == "" })
 	var wrong []string
 	for name := range got {
 		if got[name] != want[name] {
@@ -159,10 +200,15 @@ func (r *rig) agree(kinds ...synchronizer.Kind) error {
 }
 
 func doc(kind synchronizer.Kind, namespace, name, data string) []byte {
-	types := map[synchronizer.Kind]string{configmaps: "ConfigMap", deployments: "Deployment", widgets: "Widget", profiles: "ApplicationProfile", services: "Service"}
+	types := map[synchronizer.Kind]string{configmaps: "ConfigMap", deployments: "Deployment", widgets: "Widget", profiles: "ApplicationProfile", services: "Service", jobs: "Job"}
+	if kind == jobs && data == "0" {
+		return fmt.Appendf(nil, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":%q,"name":%q,"ownerReferences":[{"apiVersion":"batch/v1","kind":"CronJob","name":"x","uid":"y"}]}}`, namespace, name)
+	}
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"namespace":%q,"name":%q,"managedFields":[{"time":"x"}]},"data":{"value":%q}}`,
 		kind.GroupVersion(), types[kind], namespace, name, data)
 }
+
+func isChildJob(body []byte) bool { return bytes.Contains(body, []byte("ownerReferences")) }
 
 // backend accepts links and answers messages as an ingester does.
 type backend struct {
@@ -182,6 +228,7 @@ type backend struct {
 	asked   int
 	drops   map[synchronizer.DropReason][]string
 	faults  []string // of the agent
+	silent  string   // namespace of which nothing may be sent
 }
 
 type row struct {
@@ -278,6 +325,23 @@ func (b *backend) ask(kind synchronizer.Kind, namespace, name string) {
 	}
 }
 
+// quiet says that nothing of a namespace may be sent from now on; "": all may.
+func (b *backend) quiet(namespace string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.silent = namespace
+}
+
+func (b *backend) sending(msgs []synchronizer.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range msgs {
+		if b.silent != "" && msgs[i].Namespace == b.silent {
+			b.faults = append(b.faults, fmt.Sprintf("%s of the excluded %s/%s", msgs[i].Event, msgs[i].Namespace, msgs[i].Name))
+		}
+	}
+}
+
 func emptyCluster() synchronizer.Cluster { return kubefake.New() }
 
 func (b *backend) Dial(ctx context.Context) (synchronizer.Link, error) {
@@ -288,6 +352,7 @@ func (b *backend) Dial(ctx context.Context) (synchronizer.Link, error) {
 		return nil, b.refuse
 	}
 	l := &fakeLink{up: make(chan synchronizer.Message, 8), down: make(chan synchronizer.Message, 1<<16), dead: make(chan struct{})}
+	l.sending = b.sending
 	l.served.Go(func() { b.serve(l) })
 	b.link = l
 	return l, nil

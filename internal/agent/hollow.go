@@ -8,9 +8,6 @@ import (
 	"synchronizer"
 )
 
-// dropOutOfScope says that an object left what is selected and still exists.
-const dropOutOfScope = synchronizer.DropReason("out_of_scope")
-
 // existsHollow takes over what a list or watch says of an object of a hollow
 // kind: that it changed, but not to what. Nothing is said before a GET has given
 // the body. Those that a list brings are dirty: the backend may have them.
@@ -55,5 +52,5 @@ func (m *machine) left(now time.Time, r *read, it item) {
 		return
 	}
 	m.forget(r.key)
-	m.do(effect{do: effectDrop, key: r.key, reason: dropOutOfScope})
+	m.do(effect{do: effectDrop, key: r.key, reason: synchronizer.DropOutOfScope})
 }

@@ -72,6 +72,9 @@ type traits struct {
 	hollow    bool          // lists and watches give no bodies
 	selecting bool          // an object that is deleted, for the watch, may still exist
 	events    bool          // what is seen is appended; see ModeEvent
+	// allows tells whether a namespace is carried by the rules that hold just now;
+	// nil: each of them is.
+	allows func(namespace string) bool
 }
 
 // machine decides for one kind. It does no I/O and knows no clock: events are

@@ -34,7 +34,6 @@ func TestMachine(t *testing.T) {
 		{"created again", synced, "D a A a:9.x", "delete a, verify a"},
 		{"created again, deletion missed", synced, "M a:9.x", "verify a"},
 		{"deleted twice", synced, "D a D a D c", "delete a"},
-		{"left the rules", synced, "F a:1.y F c:3.y", "delete a"},
 		{"unreadable is present", synced, "M a:1.? gone list a:1.? b:2.x end", "drop unreadable_object, list, drop unreadable_object, watch L"},
 		{"readable again", synced, "M a:1.? M a:1.x", "drop unreadable_object, put a"},
 
@@ -122,7 +121,6 @@ func TestMachineMerges(t *testing.T) {
 		{"the link breaks in a window", none, synced + " M a:1.y M a:1.z", "down +10s up got a:1.z", "read a, read b, verify a"},
 		{"a list comes in a window", none, synced + " M a:1.y M a:1.z", "gone list a:1.z b:2.x end +10s", "list, verify a, watch L"},
 		{"it becomes unreadable in a window", none, synced + " M a:1.y M a:1.z", "M a:1.? +10s", "drop unreadable_object"},
-		{"it leaves the rules in a window", none, synced + " M a:1.y M a:1.z", "F a:1.w +10s", "delete a"},
 
 		{"the pool has no room", none, synced + " M a:1.y M a:1.z evict", "+1s got a:1.z +10s", "read a, put a"},
 		{"no room, and it changes meanwhile", none, synced + " M a:1.y M a:1.z evict", "+1s M a:1.w got a:1.z +1s", "read a, put a"},
@@ -223,6 +221,7 @@ func requireCounts(t require.TestingT, m *machine) {
 func TestMachineCounts(t *testing.T) {
 	words := []string{
 		"up", "down", "A a:1.x", "M a:1.y", "M a:1.z", "M a:1.~1", "M a:1.~2", "A a:2.x", "M a:2.x", "evict", "bad", "D a", "A b:1.x", "M b:1.?", "D b", "F a:1.z", "bookmark",
+		"exclude p", "include p", "A p/a:1.x", "M p/a:1.y", "M p/a:1.z", "D p/a", "get p/a", "got p/a:1.x", "got p/a", "got! p/a", "list p/a:1.x a:1.^ end",
 		"get a", "get b", "get c", "got a:1.x", "got a", "got! a", "got b:1.z", "got! b", "+6s", "+1s", "+40s", "+200s",
 		"gone", "ended", "broken", "403", "404", "list a:1.x end", "list b:1.x a:2.z end", "list end", "list! a:1.x end",
 	}
@@ -240,7 +239,8 @@ func TestMachineCounts(t *testing.T) {
 				continue
 			}
 			if strings.HasPrefix(word, "got") {
-				if r := m.reads[keyOf("", string(strings.Fields(word)[1][0]))]; r == nil || !r.running {
+				name, _, _ := strings.Cut(strings.Fields(word)[1], ":")
+				if r := m.reads[named(name)]; r == nil || !r.running {
 					continue
 				}
 			}
@@ -250,6 +250,11 @@ func TestMachineCounts(t *testing.T) {
 			said := m.play(word)
 			if !m.up {
 				for _, never := range []string{"verify ", "put ", "delete ", "read ", "list"} {
+					require.NotContains(t, said, never)
+				}
+			}
+			if m.out["p"] {
+				for _, never := range []string{"verify p/", "put p/", "delete p/"} {
 					require.NotContains(t, said, never)
 				}
 			}

@@ -19,6 +19,7 @@ type metrics struct {
 	reads      *prometheus.CounterVec
 	misreads   *prometheus.CounterVec
 	merged     *prometheus.CounterVec
+	withheld   *prometheus.CounterVec
 	lists      *prometheus.HistogramVec
 
 	objects, dirty, state, offered, baselines *prometheus.Desc
@@ -38,6 +39,7 @@ func newMetrics(a *Agent, registerer prometheus.Registerer) (*metrics, error) {
 		reads:      counter("reads_total", "Single objects read from the API server", "kind"),
 		misreads:   counter("read_failures_total", "Single objects that could not be read; they are tried again", "kind"),
 		merged:     counter("merged_changes_total", "Changes that were not sent because a later one of the object was", "kind"),
+		withheld:   counter("withheld_messages_total", "Messages that were ready when the namespace rules changed, and were not sent because of them", "kind"),
 		lists: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "list_duration_seconds", Help: "Lists, with the failed ones, from start to end", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
 		}, []string{"kind"}),
@@ -88,7 +90,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.connected, m.reconnects, m.events, m.sent, m.reads, m.misreads, m.merged, m.lists}
+	return []prometheus.Collector{m.connected, m.reconnects, m.events, m.sent, m.reads, m.misreads, m.merged, m.withheld, m.lists}
 }
 
 // Types of events, beside those of watches.
@@ -111,6 +113,7 @@ type kindMetrics struct {
 	reads  prometheus.Counter
 	failed prometheus.Counter // reads
 	merged prometheus.Counter
+	held   prometheus.Counter // withheld
 	lists  prometheus.Observer
 }
 
@@ -121,6 +124,7 @@ func (m *metrics) of(kind synchronizer.Kind) *kindMetrics {
 		reads:  m.reads.WithLabelValues(label),
 		failed: m.misreads.WithLabelValues(label),
 		merged: m.merged.WithLabelValues(label),
+		held:   m.withheld.WithLabelValues(label),
 		lists:  m.lists.WithLabelValues(label),
 	}
 	for i, name := range eventNames {

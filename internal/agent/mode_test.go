@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"synchronizer"
 	"synchronizer/internal/kube/kubefake"
 )
 
@@ -31,7 +32,7 @@ func TestSelectorDeletedIsConfirmed(t *testing.T) {
 		r.left["/v1/services default/a"] = true // what becomes of it is not said any more
 		synctest.Wait()
 		require.Empty(t, r.backend.heard(), "it still exists")
-		require.Equal(t, []string{"/v1/services default/a"}, r.backend.dropped(dropOutOfScope))
+		require.Equal(t, []string{"/v1/services default/a"}, r.backend.dropped(synchronizer.DropOutOfScope))
 		require.Equal(t, 3, r.kind(services).Objects)
 		put("a", "0")
 		r.cluster.Delete(services, "default", "a")
@@ -82,7 +83,7 @@ func TestSelectorAndTheListThatShowsLess(t *testing.T) {
 		r.cluster.ExpireWatches(services)
 		r.settle(time.Minute)
 		require.Equal(t, []string{"DeleteObject /v1/services default/s1"}, r.backend.heard())
-		require.Equal(t, []string{"/v1/services default/s2"}, r.backend.dropped(dropOutOfScope))
+		require.Equal(t, []string{"/v1/services default/s2"}, r.backend.dropped(synchronizer.DropOutOfScope))
 		r.stop()
 	})
 }

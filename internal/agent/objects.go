@@ -52,8 +52,9 @@ type departure struct {
 type problem uint8
 
 const (
-	carried problem = iota
-	filtered
+	carried  problem = iota
+	excluded         // by the namespace rules that hold just now
+	child            // made by another workload
 	unreadable
 	tooLarge
 )
@@ -162,14 +163,18 @@ func (m *machine) needsOffer(it *item) bool {
 
 // listed says that the running list saw an object.
 func (m *machine) listed(now time.Time, it item) {
-	if it.problem == filtered {
-		m.touch(it.key)
-		return // swept, if it was carried before
+	_, known := m.objects[it.key]
+	switch {
+	case it.problem == excluded:
+		m.exclude(it.key)
+	case it.problem == child:
+		m.hide(now, it, true)
+	default:
+		if !known {
+			m.fresh++
+		}
+		m.exists(now, it, effectVerify, true)
 	}
-	if _, known := m.objects[it.key]; !known {
-		m.fresh++
-	}
-	m.exists(now, it, effectVerify, true)
 }
 
 // changed is an event of the watch; of deleted objects only the key counts.
@@ -187,13 +192,17 @@ func (m *machine) changed(now time.Time, typ synchronizer.WatchEventType, cursor
 	}
 	e, known := m.objects[it.key]
 	switch {
+	case it.problem == excluded:
+		m.exclude(it.key)
 	case typ == synchronizer.WatchDeleted && m.traits.selecting && known:
 		m.leave(it.key, e)
-	case typ == synchronizer.WatchDeleted || it.problem == filtered:
+	case typ == synchronizer.WatchDeleted:
 		m.touch(it.key)
 		if known {
 			m.remove(now, it.key)
 		}
+	case it.problem == child:
+		m.hide(now, it, false)
 	case typ == synchronizer.WatchModified && known && e.uid == it.uid, m.traits.events:
 		m.exists(now, it, effectPut, false)
 	default: // another uid under the same name is another object
@@ -276,8 +285,12 @@ func (m *machine) refuse(it item) {
 func (m *machine) sweep(now time.Time) {
 	var vanished []key
 	for k, e := range m.objects {
-		if e.mark != m.mark {
+		switch {
+		case e.mark == m.mark:
+		case m.allows(k):
 			vanished = append(vanished, k)
+		default:
+			m.exclude(k)
 		}
 	}
 	before := len(m.objects) - m.fresh

@@ -14,7 +14,8 @@ import (
 //
 //	up, down, +30s                  the link, time passes
 //	list a:1 b:2 end / list! ...    objects (name:uid.data) of a list that ends or fails
-//	A a:1, M a:2, D a, F a          events (F: modified, and outside the rules)
+//	A a:1, M a:2, D a, F a          events (F: modified, and a child workload)
+//	exclude p, include p            rules; the objects p/a and p/b are in namespace p
 //	get a                           the backend asks
 //	got a:1 / got a / got! a        a GET gives a state, nothing, or an error
 //	unsent a, unanswered a, late a  what became of messages
@@ -25,24 +26,42 @@ type player struct {
 	*machine
 	now  time.Time
 	kept map[key]offer
+	out  map[string]bool // namespaces
 }
 
 func newPlayer(kind traits) *player {
 	now := time.Unix(1000, 0)
 	kind.window = time.Second
-	return &player{machine: newMachine(now, exactly, kind), now: now, kept: map[key]offer{}}
+	out := map[string]bool{}
+	kind.allows = func(namespace string) bool { return !out[namespace] }
+	return &player{machine: newMachine(now, exactly, kind), now: now, kept: map[key]offer{}, out: out}
+}
+
+// named gives the key of "a" or "p/a".
+func named(name string) key {
+	if namespace, name, in := strings.Cut(name, "/"); in {
+		return keyOf(namespace, name)
+	}
+	return keyOf("", name)
 }
 
 func (m *player) said(e *effect) string {
 	switch e.do {
+	case effectVerify, effectPut, effectDelete:
+		if !m.allows(e.key) { // as withhold
+			m.exclude(e.key)
+			return ""
+		}
+	}
+	switch e.do {
 	case effectVerify:
-		return "verify " + e.key.name
+		return "verify " + strings.TrimPrefix(e.key.String(), "/")
 	case effectPut:
-		return "put " + e.key.name
+		return "put " + strings.TrimPrefix(e.key.String(), "/")
 	case effectDelete:
-		return "delete " + e.key.name
+		return "delete " + strings.TrimPrefix(e.key.String(), "/")
 	case effectRead:
-		return "read " + e.key.name
+		return "read " + strings.TrimPrefix(e.key.String(), "/")
 	case effectList:
 		return "list"
 	case effectWatch:
@@ -89,7 +108,7 @@ func (m *player) play(words string) string {
 	parse := func(word string) item {
 		name, state, _ := strings.Cut(word, ":")
 		uid, data, _ := strings.Cut(state, ".")
-		it := item{key: keyOf("", name), uid: parseUID(uid), version: parseVersion(state)}
+		it := item{key: named(name), uid: parseUID(uid), version: parseVersion(state)}
 		copy(it.digest[:], "d"+uid+data)
 		if data, order, shuffled := strings.Cut(data, "~"); shuffled {
 			it.sum = parseVersion("s" + data)
@@ -101,6 +120,12 @@ func (m *player) play(words string) string {
 			if it.digest = [16]byte{}; m.traits.hollow {
 				copy(it.digest[:], "d"+uid+strings.TrimSuffix(data, "?"))
 			}
+		}
+		if strings.HasSuffix(state, "^") {
+			it.problem = child
+		}
+		if !m.allows(it.key) {
+			it.problem = excluded
 		}
 		return it
 	}
@@ -128,18 +153,22 @@ func (m *player) play(words string) string {
 			m.changed(*now, synchronizer.WatchDeleted, "r", parse(next()))
 		case "F":
 			it := parse(next())
-			it.problem = filtered
+			it.problem = child
 			m.changed(*now, synchronizer.WatchModified, "r", it)
+		case "exclude":
+			m.out[next()] = true
+		case "include":
+			delete(m.out, next())
 		case "bookmark":
 			m.changed(*now, synchronizer.WatchBookmark, "B", item{})
 		case "get":
-			m.requested(*now, request{key: keyOf("", next()), msgID: "m", depth: 2}, nil)
+			m.requested(*now, request{key: named(next()), msgID: "m", depth: 2}, nil)
 		case "got", "got!":
 			arg := next()
 			name, state, _ := strings.Cut(arg, ":")
-			r := m.reads[keyOf("", name)]
+			r := m.reads[named(name)]
 			if r == nil {
-				r = &read{key: keyOf("", name)}
+				r = &read{key: named(name)}
 			}
 			switch {
 			case word == "got!":
@@ -150,11 +179,11 @@ func (m *player) play(words string) string {
 				m.readDone(*now, r, parse(arg), nil)
 			}
 		case "unsent":
-			m.unsent(keyOf("", next()))
+			m.unsent(named(next()))
 		case "unanswered":
-			m.unanswered(keyOf("", next()))
+			m.unanswered(named(next()))
 		case "late":
-			m.sentAgain(*now, keyOf("", next()))
+			m.sentAgain(*now, named(next()))
 		case "evict":
 			clear(m.kept)
 		case "bad":

@@ -39,6 +39,11 @@ func (m *machine) requested(now time.Time, q request, o *offer) {
 	if !m.up {
 		return
 	}
+	if !m.allows(q.key) {
+		m.exclude(q.key) // the backend does not have what was offered to it
+		m.do(effect{do: effectDrop, key: q.key, reason: synchronizer.DropSuperfluousGet, detail: outsideRules})
+		return
+	}
 	if q.depth+1 > synchronizer.MaxDepth {
 		m.do(effect{do: effectDrop, key: q.key, reason: synchronizer.DropTooDeep, detail: "GetObject"})
 		return
@@ -94,7 +99,11 @@ func (m *machine) gather() {
 		if len(m.reads) >= rereadLimit {
 			return
 		}
-		if (e.dirty || e.stage == leaving) && m.reads[k] == nil {
+		switch {
+		case !e.dirty && e.stage != leaving, m.reads[k] != nil:
+		case !m.allows(k):
+			m.exclude(k)
+		default:
 			if _, failed := m.failed[k]; !failed {
 				m.enqueue(k)
 			}
@@ -165,10 +174,14 @@ func (m *machine) finish(now time.Time, r *read, it item, err error) {
 		m.absent(now, r, "deleted", e.dirty || e.stage == leaving)
 	case err != nil:
 		m.misread(now, r.key)
-	case it.problem == filtered:
-		m.absent(now, r, "outside the rules", e.dirty || e.stage != settled)
+	case it.problem == excluded:
+		m.superfluous(r, outsideRules)
+		m.exclude(r.key)
 	case known && e.stage == leaving:
 		m.left(now, r, it)
+	case it.problem == child:
+		m.superfluous(r, madeByAnother)
+		m.hide(now, it, false)
 	case it.problem != carried:
 		if known || len(r.requests) == 0 {
 			m.exists(now, it, effectVerify, false)

@@ -39,7 +39,7 @@ func TestRequestsOfTheBackend(t *testing.T) {
 		ask(synchronizer.EventPing, synchronizer.Kind{}, "", "", 0)
 		require.Empty(t, r.backend.heard())
 		require.Equal(t, []string{"/v1/configmaps default/c: GetObject"}, r.backend.dropped(synchronizer.DropTooDeep))
-		require.Equal(t, []string{"/v1/configmaps default/gone: deleted", "/v1/configmaps excluded/c: outside the rules"}, r.backend.dropped(synchronizer.DropSuperfluousGet))
+		require.Equal(t, []string{"/v1/configmaps default/gone: deleted", "/v1/configmaps excluded/c: its namespace is excluded"}, r.backend.dropped(synchronizer.DropSuperfluousGet))
 		require.Equal(t, []string{"GetObject example.com/v1/widgets default/c"}, r.backend.dropped(synchronizer.DropNotConfigured))
 		require.Len(t, r.backend.dropped(synchronizer.DropUnsupported), 2)
 		r.stop()

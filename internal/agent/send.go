@@ -81,6 +81,7 @@ func (s *stream) send(msg synchronizer.Message) {
 // flush sends what was collected. What cannot be sent is as if it had not been
 // decided: the keys are dirty.
 func (s *stream) flush() {
+	s.withhold()
 	if len(s.out) == 0 {
 		return
 	}

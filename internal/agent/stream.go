@@ -56,6 +56,7 @@ func newStream(a *Agent, c KindConfig) *stream {
 		machine: newMachine(a.options.Clock.Now(), spread, traits{
 			window: a.options.CoalesceWindow, relist: a.options.HollowRelist,
 			hollow: c.Hollow, selecting: c.selecting(), events: c.Mode == ModeEvent,
+			allows: a.options.Filter.Namespace,
 		}),
 	}
 	if a.options.Select != nil {
