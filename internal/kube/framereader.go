@@ -4,6 +4,7 @@ package kube
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"synchronizer"
@@ -83,7 +84,11 @@ func readEvent(typ string, s *scanner, items *itemReader, unknown func(string), 
 		return s.skip()
 	}
 	var err error
-	if event.Object, err = items.read(s); err != nil {
+	if event.Object, err = items.read(s); errors.Is(err, errNoName) {
+		// The stream is whole, and would give this event again from where it was.
+		err = fmt.Errorf("%w: %w", synchronizer.ErrInvalid, err)
+	}
+	if err != nil {
 		return fmt.Errorf("reading %s event: %w", typ, err)
 	}
 	return called(each(event))

@@ -11,6 +11,8 @@ import (
 	"synchronizer/internal/rawjson"
 )
 
+var errNoName = errors.New("reading object: metadata.name is missing")
+
 // typeMeta gives the apiVersion and the kind name of the objects of a list.
 type typeMeta struct{ apiVersion, kind string }
 
@@ -47,7 +49,7 @@ func (r *itemReader) object(raw []byte) (synchronizer.Object, error) {
 		return identify(raw, fmt.Errorf("reading object: %w", err))
 	}
 	if meta.Name == "" {
-		return synchronizer.Object{}, errors.New("reading object: metadata.name is missing")
+		return synchronizer.Object{}, errNoName
 	}
 	o := synchronizer.Object{
 		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID,
