@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"synchronizer/internal/api"
 	"synchronizer/internal/app"
 	"synchronizer/internal/app/client"
+	"synchronizer/internal/catalog"
 	"synchronizer/internal/config"
 	"synchronizer/internal/diff"
 	"synchronizer/internal/kube"
@@ -59,7 +61,7 @@ func runDiff(cmd *cobra.Command, f *diffFlags, name string) error {
 	if f.output != "text" && f.output != "json" {
 		return fmt.Errorf("%w: -o %q is neither text nor json", app.ErrUsage, f.output)
 	}
-	scope, err := f.scope()
+	c, err := f.configuration()
 	if err != nil {
 		return err
 	}
@@ -76,9 +78,13 @@ func runDiff(cmd *cobra.Command, f *diffFlags, name string) error {
 		return err
 	}
 	defer cluster.Close()
+	scope, view, err := newScope(cmd.Context(), c, cluster)
+	if err != nil {
+		return err
+	}
 	deadline := time.Now().Add(f.wait)
 	for {
-		report, err := f.compare(cmd.Context(), cluster, reader, scope, name)
+		report, err := f.compare(cmd.Context(), view, reader, scope, name)
 		if err != nil {
 			return f.explain(err)
 		}
@@ -93,27 +99,56 @@ func runDiff(cmd *cobra.Command, f *diffFlags, name string) error {
 	}
 }
 
-// scope is what the client's configuration lets out of the cluster.
-func (f *diffFlags) scope() (diff.Scope, error) {
+// configuration is the client's.
+func (f *diffFlags) configuration() (*config.Config, error) {
 	c := config.Default()
 	if f.configDir != "" {
 		var err error
 		if c, _, err = config.LoadClient(config.OS().With("CONFIG", f.configDir)); err != nil {
-			return diff.Scope{}, err
+			return nil, err
 		}
 	}
 	if len(c.InCluster.Resources) == 0 {
 		c.InCluster.Resources = config.CommonResources()
 	}
-	transform, err := c.Policy(policy.LinkV1)
-	if err != nil {
-		return diff.Scope{}, err
+	return c, nil
+}
+
+// rulesTimeout is how long the ConfigMap with namespace rules may take.
+const rulesTimeout = 10 * time.Second
+
+// newScope is what the configuration lets out of the cluster: which kinds, by
+// which rules, and what of each its selectors and namespaces leave.
+func newScope(ctx context.Context, c *config.Config, cluster *kube.Cluster) (scope diff.Scope, view synchronizer.Cluster, err error) {
+	if scope.Transform, err = c.Policy(policy.LinkV1); err != nil {
+		return scope, nil, err
 	}
-	s := diff.Scope{Filter: client.Filter(c), Transform: transform}
-	for i := range c.InCluster.Resources {
-		s.Kinds = append(s.Kinds, c.InCluster.Resources[i].Kind())
+	if scope.Filter, err = client.CurrentFilter(ctx, c, cluster, rulesTimeout); err != nil {
+		return scope, nil, err
 	}
-	return s, nil
+	var groups []catalog.Group
+	if slices.ContainsFunc(c.InCluster.Resources, func(r config.Resource) bool { return catalog.IsPattern(r.Kind()) }) {
+		if groups, err = cluster.Groups(ctx); err != nil {
+			return scope, nil, fmt.Errorf("asking the API server for its kinds: %w", err)
+		}
+	}
+	parts := selectedCluster{Cluster: cluster, parts: map[synchronizer.Kind]synchronizer.Cluster{}}
+	for _, k := range client.ExpandKinds(&c.InCluster, groups) {
+		scope.Kinds = append(scope.Kinds, k.Kind)
+		parts.parts[k.Kind] = client.Selected(cluster, k)
+	}
+	return scope, parts, nil
+}
+
+// selectedCluster lists of each kind what its selectors and namespaces leave.
+type selectedCluster struct {
+	synchronizer.Cluster
+	parts map[synchronizer.Kind]synchronizer.Cluster
+}
+
+// List implements synchronizer.Cluster.
+func (c selectedCluster) List(ctx context.Context, kind synchronizer.Kind, each func(synchronizer.Object) error) (string, error) {
+	return c.parts[kind].List(ctx, kind, each)
 }
 
 // compare lists the store, then the cluster: what changes between the two is a

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"synchronizer"
 	"synchronizer/internal/app"
 	"synchronizer/internal/app/client"
+	"synchronizer/internal/catalog"
 	"synchronizer/internal/config"
 	"synchronizer/internal/filter"
 	"synchronizer/internal/policy"
@@ -31,10 +31,12 @@ func newPolicy() *cobra.Command {
 // policyTrial is one run of policy test.
 type policyTrial struct {
 	file, configDir, link, output, resource, namespace string
+	kubeconfig, context                                string
 
 	transform *policy.Transform
 	filter    *filter.Filter
-	kinds     []synchronizer.Kind // configured ones; nil: no configuration was given
+	config    *config.InCluster // nil: no configuration was given
+	groups    []catalog.Group   // of a cluster; nil: none was given
 	rules     []config.PolicyRule
 	out, note io.Writer
 	printed   int
@@ -51,8 +53,9 @@ stands on standard error; with -o diff it stands, together with every place that
 removed (-) or replaced (~), on standard output.
 
 JSON comes out byte for byte but for what rules change. YAML is turned into JSON first.
-Nothing is read from or sent to a cluster. Exit code 2 if the file or the
-configuration is wrong.`,
+Nothing is read from or sent to a cluster; with --kubeconfig it is only asked which
+kinds it serves, for wildcards and for the plural names of kinds. Exit code 2 if the
+file or the configuration is wrong.`,
 		Example: "  kubectl get deployment web -o json | synchronizer policy test -f - --config ./configuration/client\n  synchronizer policy test -f secret.yaml -o diff",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.out, f.note = cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -69,6 +72,8 @@ configuration is wrong.`,
 	fl.StringVarP(&f.output, "output", "o", "", "json, yaml or diff (default: what the file is)")
 	fl.StringVar(&f.resource, "resource", "", "plural name of the kind, where it cannot be guessed")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "namespace of objects that name none")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster that is asked which kinds it serves (default: none is asked)")
+	fl.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
 	completeOutput(cmd, "json", "yaml", "diff")
 	markDirectory(cmd, "config")
 	return cmd
@@ -86,6 +91,9 @@ func (f *policyTrial) run(cmd *cobra.Command) error {
 		return fmt.Errorf("%w: --link %q is neither v1 nor v2", app.ErrUsage, f.link)
 	}
 	if err := f.configure(cmd, link); err != nil {
+		return err
+	}
+	if err := f.discover(cmd.Context()); err != nil {
 		return err
 	}
 	objects, err := f.read(cmd.InOrStdin())
@@ -135,10 +143,7 @@ func (f *policyTrial) configure(cmd *cobra.Command, link policy.Link) (err error
 		return err
 	}
 	f.filter, f.rules = client.Filter(c), c.InCluster.Policy
-	f.kinds = []synchronizer.Kind{}
-	for i := range c.InCluster.Resources {
-		f.kinds = append(f.kinds, c.InCluster.Resources[i].Kind())
-	}
+	f.config = &c.InCluster
 	if name := c.InCluster.NamespaceFilterConfigMapName; name != "" {
 		cmd.PrintErrf("Warning: the namespace rules of the ConfigMap %s are in the cluster; those of the file are used here\n", name)
 	}
@@ -219,53 +224,4 @@ func (f *policyTrial) print(o *trial.Object, after []byte) error {
 		_, err := f.out.Write(append(slices.Clip(after), '\n'))
 		return err
 	}
-}
-
-// kindOf finds the resource of an object's kind without asking a cluster: one that is
-// configured or named by a rule if there is one, else the usual plural.
-func (f *policyTrial) kindOf(o *trial.Object) synchronizer.Kind {
-	kind := synchronizer.Kind{Group: o.Group(), Version: o.Version(), Resource: f.resource}
-	if f.resource != "" {
-		return kind
-	}
-	plurals := trial.Plurals(o.Kind)
-	for _, resource := range plurals {
-		kind.Resource = resource
-		configured := slices.ContainsFunc(f.kinds, func(k synchronizer.Kind) bool {
-			return k.Group == kind.Group && k.Resource == resource
-		})
-		if configured || slices.ContainsFunc(f.rules, func(r config.PolicyRule) bool {
-			return r.Match.Group == kind.Group && r.Match.Resource == resource
-		}) {
-			return kind
-		}
-	}
-	kind.Resource = plurals[0]
-	return kind
-}
-
-// stays says why an object would not leave the cluster; "" if it would.
-func (f *policyTrial) stays(kind synchronizer.Kind, o *trial.Object) (string, error) {
-	if f.kinds == nil {
-		return "", nil
-	}
-	if !slices.Contains(f.kinds, kind) {
-		for _, k := range f.kinds {
-			if k.Group == kind.Group && k.Resource == kind.Resource {
-				return fmt.Sprintf("inCluster.resources has version %s of its kind", k.Version), nil
-			}
-		}
-		return fmt.Sprintf("inCluster.resources has no %s (guessed wrong? say --resource)", kind), nil
-	}
-	if !f.filter.Namespace(o.Namespace) {
-		return fmt.Sprintf("the namespace rules leave out %s", o.Namespace), nil
-	}
-	allowed, err := f.filter.Allows(kind, o.Namespace, o.JSON)
-	if err != nil {
-		return "", err
-	}
-	if !allowed {
-		return "it is made by another workload (inCluster.includeChildWorkloads)", nil
-	}
-	return "", nil
 }

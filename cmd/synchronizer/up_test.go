@@ -4,7 +4,9 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"synchronizer/internal/api"
+	"synchronizer/internal/app/client"
 	"synchronizer/internal/kube/recorded"
 	"synchronizer/internal/link/stock"
 )
@@ -95,6 +98,19 @@ func TestUp(t *testing.T) {
 		var list api.ClusterList
 		require.NoError(t, json.Unmarshal([]byte(stdout), &list))
 		require.Len(t, list.Items, 1)
+	})
+	t.Run("status", func(t *testing.T) {
+		_, port, err := net.SplitHostPort(at.Health)
+		require.NoError(t, err)
+		response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+"/status", nil))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		var status client.Status
+		require.NoError(t, json.NewDecoder(response.Body).Decode(&status))
+		require.Equal(t, "dev", status.Cluster)
+		require.True(t, status.Connected)
+		require.True(t, status.NamespaceRules.InForce)
+		require.NotEmpty(t, status.Kinds)
 	})
 	t.Run("diff", func(t *testing.T) {
 		code, stdout, stderr := p.run("diff", "dev", "--kubeconfig", kubeconfig, "--wait", "20s", server)

@@ -25,6 +25,9 @@ type Process struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
 	Drops    *telemetry.Drops
+	// Status is what /status of the health port shows; nil: there is no such
+	// route. Set it before the port is served.
+	Status func() any
 }
 
 // NewProcess makes log, registry and drop counter; the log goes to w in the
@@ -48,12 +51,7 @@ func LocalPort(port int) string { return net.JoinHostPort("", strconv.Itoa(port)
 // Health serves the health port until ctx ends. Listen it first, so that a busy
 // port is a start error.
 func (p *Process) Health(ctx context.Context, l net.Listener, ready func() error) error {
-	return p.HealthStatus(ctx, l, ready, nil)
-}
-
-// HealthStatus is Health with /status.
-func (p *Process) HealthStatus(ctx context.Context, l net.Listener, ready func() error, status func() any) error {
-	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready, Status: status}.Handler(), time.Second)
+	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready, Status: p.Status}.Handler(), time.Second)
 }
 
 // profilerAddress is the field's port for pprof; loopback only.

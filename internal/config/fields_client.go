@@ -52,8 +52,8 @@ var clientFields = slices.Concat([]Field{
 		Doc: "Also send pods, jobs and replica sets that a workload of `apps` or `batch` made.",
 	},
 	{
-		Path: "inCluster.namespaceFilterConfigMapName", Status: Unsupported,
-		Doc:     "Name of a ConfigMap in `inCluster.namespace` whose key `namespaceFilters.json` replaces the namespace rules while the client runs. Empty: off.",
+		Path:    "inCluster.namespaceFilterConfigMapName",
+		Doc:     "Name of a ConfigMap in `inCluster.namespace`, which must then be set, whose key `namespaceFilters.json` replaces the namespace rules while the client runs; see [namespace-filter.md](namespace-filter.md). Empty: off.",
 		Example: `"namespace-filters"`,
 	},
 	{

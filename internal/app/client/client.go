@@ -17,7 +17,6 @@ import (
 	"synchronizer/internal/agent"
 	"synchronizer/internal/app"
 	"synchronizer/internal/config"
-	"synchronizer/internal/filter"
 	"synchronizer/internal/kube"
 	"synchronizer/internal/link"
 	"synchronizer/internal/policy"
@@ -30,6 +29,7 @@ type Client struct {
 	cluster *kube.Cluster
 	dialer  *link.Dialer
 	agent   *agent.Agent
+	rules   rules
 	health  net.Listener
 	version string
 	policy  string // hash
@@ -80,10 +80,13 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 		Limits: link.Limits{MaxMessageBytes: int(in.MaxObjectBytes)},
 		Drop:   p.Drops.Drop, Logger: p.Logger, Metrics: frames,
 	}
+	if client.rules, err = newRules(c, client.cluster, p.Logger, reg); err != nil {
+		return nil, err
+	}
 	if client.agent, err = agent.New(agent.Options{
 		Cluster: client.cluster, Select: client.selected, Discovery: client.cluster,
-		Dialer: client.dialer, Kinds: kinds(in),
-		Filter: Filter(c), Policy: transform,
+		Dialer: client.dialer, Kinds: Kinds(in),
+		Filter: client.rules.filter, Policy: transform,
 		Drop: p.Drops.Drop, MaxObjectBytes: int(in.MaxObjectBytes), BaselineBytes: int(in.BaselineCacheBytes),
 		CoalesceWindow: max(in.CoalesceWindow.Std(), time.Nanosecond), // its zero is the default
 		Logger:         p.Logger, Registerer: reg,
@@ -99,16 +102,11 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	return client, nil
 }
 
-// Filter is the configuration's rule on which objects are carried.
-func Filter(c *config.Config) *filter.Filter {
-	return filter.New(filter.Rules{
-		IncludeNamespaces: c.InCluster.IncludeNamespaces, ExcludeNamespaces: c.InCluster.ExcludeNamespaces,
-		OperatorNamespace: c.InCluster.Namespace, IncludeChildWorkloads: c.InCluster.IncludeChildWorkloads,
-	})
-}
-
-// Ready is nil once the first connection was made.
+// Ready is nil once there are namespace rules and the first connection was made.
 func (c *Client) Ready() error {
+	if err := c.rules.err(); err != nil {
+		return err
+	}
 	if !c.agent.Ready() {
 		return errors.New("not yet connected to the server")
 	}
@@ -116,20 +114,26 @@ func (c *Client) Ready() error {
 }
 
 // Run synchronizes until ctx ends (nil) or the server refuses the client for
-// good at its first connect.
+// good at its first connect. It connects when there are namespace rules.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.cluster.Close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
+		c.rules.run(ctx)
+		return nil
+	})
+	g.Go(func() error {
+		if !c.rules.wait(ctx) {
+			return nil
+		}
 		facts := c.cluster.Facts(ctx)
 		c.dialer.Hello.GitVersion, c.dialer.Hello.CloudProvider = facts.GitVersion, facts.CloudProvider
 		c.dialer.Hello.ClusterUID, c.dialer.Hello.ResourceGroup = facts.ClusterUID, facts.ResourceGroup
 		return c.agent.Run(ctx)
 	})
 	if c.health != nil {
-		g.Go(func() error {
-			return c.process.HealthStatus(ctx, c.health, c.Ready, func() any { return c.Status() })
-		})
+		c.process.Status = func() any { return c.Status() }
+		g.Go(func() error { return c.process.Health(ctx, c.health, c.Ready) })
 		g.Go(func() error { return c.process.Profiler(ctx) })
 	}
 	return g.Wait()

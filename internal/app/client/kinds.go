@@ -3,8 +3,12 @@
 package client
 
 import (
+	"slices"
+	"strings"
+
 	"synchronizer"
 	"synchronizer/internal/agent"
+	"synchronizer/internal/catalog"
 	"synchronizer/internal/config"
 	"synchronizer/internal/kube"
 )
@@ -12,9 +16,9 @@ import (
 // storageGroup is the group whose lists and watches give only metadata.
 const storageGroup = "spdx.softwarecomposition.kubescape.io"
 
-// kinds translates what the configuration lists. Without memory for baselines
+// Kinds translates what the configuration lists. Without memory for baselines
 // there are no differences to send.
-func kinds(in *config.InCluster) []agent.KindConfig {
+func Kinds(in *config.InCluster) []agent.KindConfig {
 	list := make([]agent.KindConfig, len(in.Resources))
 	for i := range in.Resources {
 		r := &in.Resources[i]
@@ -32,16 +36,38 @@ func kinds(in *config.InCluster) []agent.KindConfig {
 	return list
 }
 
+// ExpandKinds is Kinds for a cluster that serves these groups, without wildcards.
+func ExpandKinds(in *config.InCluster, groups []catalog.Group) []agent.KindConfig {
+	configured := Kinds(in)
+	patterns := make([]synchronizer.Kind, len(configured))
+	for i := range configured {
+		patterns[i] = configured[i].Kind
+	}
+	var served catalog.Catalog
+	served.Replace(groups)
+	var list []agent.KindConfig
+	for kind, i := range catalog.Expand(patterns, &served, func(synchronizer.Kind) bool { return false }) {
+		expanded := configured[i]
+		expanded.Kind = kind
+		list = append(list, expanded)
+	}
+	slices.SortFunc(list, func(x, y agent.KindConfig) int { return strings.Compare(x.Kind.String(), y.Kind.String()) })
+	return list
+}
+
 // selected is the part of the cluster that a kind is read from.
-func (c *Client) selected(k agent.KindConfig) synchronizer.Cluster {
+func (c *Client) selected(k agent.KindConfig) synchronizer.Cluster { return Selected(c.cluster, k) }
+
+// Selected is the part of a cluster that a kind is read from.
+func Selected(cluster *kube.Cluster, k agent.KindConfig) synchronizer.Cluster {
 	selection := kube.Selection{LabelSelector: k.LabelSelector, FieldSelector: k.FieldSelector}
 	switch {
 	case len(k.Namespaces) > 0:
-		return c.cluster.SelectNamespaces(selection, k.Namespaces...)
+		return cluster.SelectNamespaces(selection, k.Namespaces...)
 	case selection != kube.Selection{}:
-		return c.cluster.Select(selection)
+		return cluster.Select(selection)
 	}
-	return c.cluster
+	return cluster
 }
 
 // Status is what the health port says of the client under /status.
@@ -51,6 +77,8 @@ type Status struct {
 	Cluster string `json:"cluster"`
 	// Policy is the hash of the rules that hide parts of objects.
 	Policy string `json:"policy"`
+	// NamespaceRules are where the rules on namespaces come from.
+	NamespaceRules RulesStatus `json:"namespaceRules"`
 	agent.Status
 	// Drops are what was not carried, by reason; see docs/drops.md.
 	Drops map[synchronizer.DropReason]int64 `json:"drops"`
@@ -60,7 +88,7 @@ type Status struct {
 func (c *Client) Status() Status {
 	id := c.dialer.Hello.ClusterID
 	return Status{
-		Version: c.version, Account: id.Account, Cluster: id.Cluster, Policy: c.policy,
+		Version: c.version, Account: id.Account, Cluster: id.Cluster, Policy: c.policy, NamespaceRules: c.rules.status(),
 		Status: c.agent.Status(), Drops: c.process.Drops.Counts(),
 	}
 }
