@@ -79,7 +79,8 @@ func (c *cell) start() {
 	}
 	c.client = c.startWired(c.backend, wiring{
 		kube: options, clock: c.fault.clock, log: c.log,
-		kinds: []agentpkg.KindConfig{{Kind: c.kind, Strategy: agentpkg.StrategyCopy, Hollow: c.kind == profiles}},
+		relist: 24 * time.Hour, // what is missed shall not come by chance
+		kinds:  []agentpkg.KindConfig{{Kind: c.kind, Strategy: agentpkg.StrategyCopy, Hollow: c.kind == profiles}},
 	})
 }
 

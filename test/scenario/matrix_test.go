@@ -145,8 +145,9 @@ var compaction = &fault{
 	name: "compaction", meaning: "the client is away (its watches are answered 500) while the storage forgets what happened, and the API server starts again",
 	clock: fastClock{epoch: time.Now()}, // the outage is long, and so would be the back-off after it
 	strike: func(c *cell) {
-		c.proxy.Arm(c.watches(), faultproxy.InternalError)
+		refused := c.proxy.Arm(c.watches(), faultproxy.InternalError)
 		c.rewatch()
+		eventually(c.t, "the client is away", func() bool { return refused.Count() > 0 })
 	},
 	proof:   faultproxy.InternalError,
 	counter: watchEnds, labels: because("gone"),

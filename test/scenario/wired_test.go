@@ -3,6 +3,8 @@
 package scenario
 
 import (
+	"time"
+
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
@@ -22,6 +24,8 @@ type wiring struct {
 	kinds []agentpkg.KindConfig
 	clock agentpkg.Clock // nil: the system's
 	log   *lines
+	// relist is the time between lists of hollow kinds; 0 is the usual one.
+	relist time.Duration
 }
 
 // startWired wires a client as internal/app/client does.
@@ -45,7 +49,7 @@ func (w *world) startWired(b *backend, c wiring) *agent {
 		},
 		Kinds:  c.kinds,
 		Filter: filter.New(filter.Rules{IncludeNamespaces: []string{w.namespace}}), Policy: policy.New(policy.LinkV1),
-		Drop: p.Drops.Drop, Clock: c.clock, Logger: p.Logger, Registerer: p.Registry,
+		HollowRelist: c.relist, Drop: p.Drops.Drop, Clock: c.clock, Logger: p.Logger, Registerer: p.Registry,
 	})
 	require.NoError(w.t, err)
 	a := &agent{registry: p.Registry}
