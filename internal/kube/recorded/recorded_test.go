@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"synchronizer"
+	"synchronizer/internal/catalog"
 	"synchronizer/internal/kube"
 	"synchronizer/internal/rawjson"
 	"synchronizer/test/kubetest"
@@ -173,6 +174,43 @@ func TestRecord(t *testing.T) {
 	_, err = Load(t.TempDir())
 	require.Error(t, err)
 	require.ErrorContains(t, Record(t.Context(), real.RESTConfig(), synchronizer.Kind{Version: "v1", Resource: "nothing"}, dir), "not served")
+}
+
+func TestDiscovery(t *testing.T) {
+	nodes := synchronizer.Kind{Version: "v1", Resource: "nodes"}
+	_, cluster := start(t, GenerateSet(Deployments, 1, 1), GenerateSet(Pods, 1, 1), EmptySet(nodes, "Node", false))
+	groups, err := cluster.Groups(t.Context())
+	require.NoError(t, err)
+	watchable := func(name, kind string, namespaced bool) catalog.Resource {
+		return catalog.Resource{Name: name, ObjectKind: kind, Namespaced: namespaced, Watchable: true}
+	}
+	one := func(group string, resources ...catalog.Resource) catalog.Group {
+		return catalog.Group{Name: group, Versions: []catalog.Version{{Name: "v1", Resources: resources}}}
+	}
+	apps := one("apps", watchable("deployments", "Deployment", true))
+	require.Equal(t, []catalog.Group{
+		one("", watchable("nodes", "Node", false), watchable("pods", "Pod", true)),
+		one("apiextensions.k8s.io", watchable("customresourcedefinitions", "CustomResourceDefinition", false)),
+		one("apiregistration.k8s.io", watchable("apiservices", "APIService", false)),
+		apps,
+	}, groups)
+	got, err := cluster.Group(t.Context(), "apps")
+	require.NoError(t, err)
+	require.Equal(t, apps, got)
+	got, err = cluster.Group(t.Context(), "absent.example.org")
+	require.NoError(t, err)
+	require.Empty(t, got.Versions)
+
+	_, err = cluster.CRD(t.Context(), "widgets.example.org")
+	require.ErrorIs(t, err, synchronizer.ErrNotFound)
+	ctx, cancel := context.WithCancel(t.Context())
+	err = cluster.WatchDefinitions(ctx, kube.CRDs, func(d catalog.Definition) {
+		require.Equal(t, catalog.Definition{Change: catalog.Listed}, d, "there are none")
+		cancel()
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = cluster.List(t.Context(), nodes, func(synchronizer.Object) error { return errors.New("there are none") })
+	require.NoError(t, err)
 }
 
 func BenchmarkList(b *testing.B) {

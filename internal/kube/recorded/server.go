@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,10 +59,12 @@ type event struct {
 // resourceVersion gets 410.
 const maxLog = 20000
 
-// NewServer serves sets, one per kind, until Close. It takes their items over.
+// NewServer serves sets, one per kind, until Close. It takes their items over. It
+// also serves the definitions of kinds, of which there are none unless a set has
+// some.
 func NewServer(sets ...*Set) (*Server, error) {
 	s := &Server{kinds: map[synchronizer.Kind]*collection{}, served: make(chan struct{})}
-	for _, set := range sets {
+	for _, set := range slices.Concat(definitions(), sets) {
 		c, err := newCollection(set)
 		if err != nil {
 			return nil, fmt.Errorf("serving %v: %w", set.Kind, err)
@@ -118,6 +121,14 @@ func (s *Server) Close() {
 
 // ServeHTTP answers discovery, LIST, WATCH and GET.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); {
+	case len(parts) == 1 && (parts[0] == "api" || parts[0] == "apis"):
+		s.groups(w, r, parts[0] == "api")
+		return
+	case len(parts) == 2 && parts[0] == "apis":
+		s.group(w, r, parts[1])
+		return
+	}
 	kind, namespace, name, ok := parsePath(r.URL.Path)
 	if !ok {
 		http.NotFound(w, r)
@@ -173,8 +184,8 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request, group synchron
 	var resources []string
 	for kind, c := range s.kinds {
 		if kind.Group == group.Group && kind.Version == group.Version {
-			resources = append(resources, fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":%t,"kind":%q,"verbs":["get","list","watch"]}`,
-				kind.Resource, c.set.Namespaced, c.set.ObjectKind))
+			resources = append(resources, fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":%t,"kind":%q,"verbs":["%s"]}`,
+				kind.Resource, c.set.Namespaced, c.set.ObjectKind, strings.Join(verbs, `","`)))
 		}
 	}
 	if resources == nil {
