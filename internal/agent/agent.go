@@ -17,6 +17,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/baseline"
+	"synchronizer/internal/dedup"
 	"synchronizer/internal/filter"
 	"synchronizer/internal/policy"
 )
@@ -104,6 +105,12 @@ type Options struct {
 	// until it is served, and there are no wildcards.
 	Discovery Discovery
 
+	// Applier writes into the cluster what the backend says; nil: that is refused.
+	Applier Applier
+	// Applied remembers what was written, so that a repeat is skipped; nil: nothing
+	// is a repeat.
+	Applied *dedup.Memory
+
 	// Select gives the part of the cluster that a kind's selectors and namespaces
 	// leave; nil: Cluster for every kind. Get of what it gives must answer for
 	// objects outside the selectors too.
@@ -176,6 +183,7 @@ type Agent struct {
 	baselines *baseline.Cache[slotKey]
 	hub       hub
 	reads     *semaphore.Weighted
+	writer    *writer
 	ready     atomic.Bool
 }
 
@@ -203,6 +211,7 @@ func New(options Options) (*Agent, error) {
 	if a.metrics, err = newMetrics(a, options.Registerer); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
+	a.writer = newWriter(a)
 	a.running.each(func(s *stream, _ *gate) { s.metrics = a.metrics.of(s.kind) })
 	return a, nil
 }
@@ -225,6 +234,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer end()
 	var streams sync.WaitGroup
 	a.running.run(ctx, life, &streams)
+	a.writer.run(ctx, life, &streams)
 	for link != nil {
 		s := newSession(link, a.options.Clock.Now())
 		a.metrics.connected.Set(1)
@@ -283,21 +293,6 @@ func (a *Agent) receive(ctx context.Context, s *session) error {
 			return err
 		}
 		a.dispatch(s, &msg)
-	}
-}
-
-func (a *Agent) dispatch(s *session, msg *synchronizer.Message) {
-	owner := a.running.stream(msg.Kind)
-	switch {
-	case msg.Event == synchronizer.EventPing:
-	case !msg.Event.AboutObject():
-		a.drop(synchronizer.DropUnsupported, msg)
-	case owner == nil:
-		a.drop(synchronizer.DropNotConfigured, msg)
-	case msg.Event != synchronizer.EventGet:
-		a.drop(synchronizer.DropUnsupported, msg)
-	default:
-		owner.inbox.put(request{session: s, key: keyOf(msg.Namespace, msg.Name), msgID: msg.MsgID, depth: msg.Depth})
 	}
 }
 

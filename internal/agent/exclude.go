@@ -29,6 +29,9 @@ import (
 const (
 	outsideRules  = "its namespace is excluded"
 	madeByAnother = "made by another workload"
+	isDeleted     = "deleted"
+
+	outsideSelectors = "outside the selectors"
 )
 
 func (m *machine) allows(k key) bool {
@@ -42,6 +45,7 @@ func (m *machine) exclude(k key) {
 	}
 	m.touch(k)
 	delete(m.gone, k)
+	m.hidden[k.namespace] = struct{}{}
 }
 
 // hide takes over that an object is a child workload now.

@@ -46,7 +46,7 @@ func (m *machine) leave(k key, e entry) {
 
 // left handles what a GET gave of an object that was not seen any more.
 func (m *machine) left(now time.Time, r *read, it item) {
-	m.superfluous(r, "outside the selectors")
+	m.superfluous(r, outsideSelectors)
 	if m.objects[r.key].uid != it.uid { // deleted, and another one has its name
 		m.remove(now, r.key)
 		return

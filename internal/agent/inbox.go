@@ -16,6 +16,7 @@ type inbox struct {
 
 	mu      sync.Mutex
 	waiting []request
+	batches int // of them
 }
 
 func newInbox() *inbox {
@@ -44,8 +45,11 @@ func (b *inbox) put(q request) {
 func (b *inbox) add(q request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) >= inboxLimit {
+	switch {
+	case len(b.waiting) >= inboxLimit, q.batch != nil && b.batches > 0: // they are large
 		return false
+	case q.batch != nil:
+		b.batches++
 	}
 	b.waiting = append(b.waiting, q)
 	return true
@@ -58,7 +62,10 @@ func (b *inbox) take() (q request, ok bool) {
 	if len(b.waiting) == 0 {
 		return request{}, false
 	}
-	q = b.waiting[0]
+	q, b.waiting[0] = b.waiting[0], request{}
+	if q.batch != nil {
+		b.batches--
+	}
 	if b.waiting = b.waiting[1:]; len(b.waiting) == 0 {
 		b.waiting = nil
 	} else {

@@ -5,6 +5,7 @@ package agent
 import (
 	"errors"
 	"time"
+	"unique"
 
 	"synchronizer"
 )
@@ -58,7 +59,7 @@ type effect struct {
 	key    key
 	item   item     // effectVerify, effectPut, effectKeep
 	offer  *offer   // effectPut: the body comes from the pool, with its checksum
-	answer *request // effectPut: the request that it answers
+	answer *request // effectVerify, effectPut, effectDelete: the request that it answers; nil: none
 	read   *read    // effectRead
 	cursor string   // effectWatch
 	reason synchronizer.DropReason
@@ -72,6 +73,8 @@ type traits struct {
 	hollow    bool          // lists and watches give no bodies
 	selecting bool          // an object that is deleted, for the watch, may still exist
 	events    bool          // what is seen is appended; see ModeEvent
+	// within tells whether a namespace is one of those that are read; nil: all are.
+	within func(namespace string) bool
 	// allows tells whether a namespace is carried by the rules that hold just now;
 	// nil: each of them is.
 	allows func(namespace string) bool
@@ -122,6 +125,9 @@ type machine struct {
 	inflight int
 	requests int
 
+	batches []*batch                           // reconciliations; the first one is answered
+	hidden  map[unique.Handle[string]]struct{} // namespaces of which the last list, or what came after it, was left out
+
 	jitter  func(time.Duration) time.Duration
 	effects []effect
 }
@@ -132,7 +138,8 @@ func newMachine(epoch time.Time, jitter func(time.Duration) time.Duration, kind 
 	return &machine{
 		traits: kind, objects: map[key]entry{}, gone: map[key]departure{},
 		windows: windows{of: map[key]*window{}}, reads: map[key]*read{}, failed: map[key]struct{}{},
-		epoch: epoch, jitter: jitter, state: StateWaiting, relist: true,
+		hidden: map[unique.Handle[string]]struct{}{},
+		epoch:  epoch, jitter: jitter, state: StateWaiting, relist: true,
 	}
 }
 
@@ -193,7 +200,7 @@ func (m *machine) linkDown(at time.Time) {
 	clear(m.reads)
 	m.queue, m.inflight, m.requests = nil, 0, 0
 	m.windows.clear()
-	m.ready = nil
+	m.ready, m.batches = nil, nil
 }
 
 // settle sees to the dirty keys, and those that are leaving.
@@ -239,6 +246,7 @@ func (m *machine) list(now time.Time) {
 		m.mark = 1
 	}
 	m.state, m.fresh, m.started = StateListing, 0, now
+	clear(m.hidden)
 	m.do(effect{do: effectList})
 }
 
@@ -255,6 +263,7 @@ func (m *machine) listEnded(now time.Time, cursor string, err error) {
 	}
 	m.complete, m.cursor, m.badAt = true, cursor, ""
 	m.sweep(now)
+	m.listComplete()
 	if m.up && m.unreadMany() {
 		m.list(now) // seen while the link was down
 		return

@@ -20,6 +20,7 @@ type metrics struct {
 	misreads   *prometheus.CounterVec
 	merged     *prometheus.CounterVec
 	withheld   *prometheus.CounterVec
+	applied    *prometheus.CounterVec
 	lists      *prometheus.HistogramVec
 
 	objects, dirty, state, offered, baselines *prometheus.Desc
@@ -40,6 +41,7 @@ func newMetrics(a *Agent, registerer prometheus.Registerer) (*metrics, error) {
 		misreads:   counter("read_failures_total", "Single objects that could not be read; they are tried again", "kind"),
 		merged:     counter("merged_changes_total", "Changes that were not sent because a later one of the object was", "kind"),
 		withheld:   counter("withheld_messages_total", "Messages that were ready when the namespace rules changed, and were not sent because of them", "kind"),
+		applied:    counter("applied_total", "What became of what the backend wrote into the cluster", "outcome", "reason"),
 		lists: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "list_duration_seconds", Help: "Lists, with the failed ones, from start to end", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
 		}, []string{"kind"}),
@@ -90,7 +92,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.connected, m.reconnects, m.events, m.sent, m.reads, m.misreads, m.merged, m.withheld, m.lists}
+	return []prometheus.Collector{m.connected, m.reconnects, m.events, m.sent, m.reads, m.misreads, m.merged, m.withheld, m.applied, m.lists}
 }
 
 // Types of events, beside those of watches.
@@ -130,7 +132,7 @@ func (m *metrics) of(kind synchronizer.Kind) *kindMetrics {
 	for i, name := range eventNames {
 		k.events[i] = m.events.WithLabelValues(label, name)
 	}
-	for _, event := range []synchronizer.Event{synchronizer.EventVerify, synchronizer.EventPut, synchronizer.EventPatch, synchronizer.EventDelete} {
+	for _, event := range []synchronizer.Event{synchronizer.EventVerify, synchronizer.EventPut, synchronizer.EventPatch, synchronizer.EventDelete, synchronizer.EventGet} {
 		k.counts[event] = m.sent.WithLabelValues(label, event.String())
 	}
 	return k

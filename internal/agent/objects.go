@@ -158,13 +158,18 @@ func (m *machine) prune(now time.Time) {
 // needsOffer tells whether listed would send the object's checksum, so that
 // room is needed for its body.
 func (m *machine) needsOffer(it *item) bool {
-	return m.up && it.problem == carried && !it.hollow && (m.objects[it.key].dirty || m.isNews(it))
+	if !m.up || it.problem != carried || it.hollow {
+		return false
+	}
+	q, _ := m.wants(it)
+	return m.objects[it.key].dirty || m.isNews(it) || q != nil && q.tell == effectVerify
 }
 
 // listed says that the running list saw an object.
 func (m *machine) listed(now time.Time, it item) {
 	_, known := m.objects[it.key]
 	switch {
+	case m.listedFor(now, &it):
 	case it.problem == excluded:
 		m.exclude(it.key)
 	case it.problem == child:
@@ -319,11 +324,12 @@ func (m *machine) sweep(now time.Time) {
 
 // hasWork tells whether work would do something.
 func (m *machine) hasWork() bool {
-	return len(m.due) > 0 || len(m.ready) > 0 || len(m.queue) > 0 && m.inflight < maxReads
+	return len(m.due) > 0 || len(m.ready) > 0 || len(m.queue) > 0 && m.inflight < maxReads || m.reconciles()
 }
 
 // work does a part of what is to be done when there is time: at most limit
-// deletions are told, one window is ended, and reads are started.
+// deletions are told, one window is ended, a reconciliation goes on, and reads are
+// started.
 func (m *machine) work(now time.Time, limit int) {
 	n := min(limit, len(m.due))
 	for _, k := range m.due[:n] {
@@ -341,6 +347,7 @@ func (m *machine) work(now time.Time, limit int) {
 		}
 		m.ended(now, w)
 	}
+	m.reconcile(now, limit)
 	m.startReads()
 }
 

@@ -17,6 +17,7 @@ import (
 //	A a:1, M a:2, D a, F a          events (F: modified, and a child workload)
 //	exclude p, include p            rules; the objects p/a and p/b are in namespace p
 //	get a                           the backend asks
+//	batch a:1 b:0 end               it reconciles; answers have a star
 //	got a:1 / got a / got! a        a GET gives a state, nothing, or an error
 //	unsent a, unanswered a, late a  what became of messages
 //	gone, ended, broken, 403, 404   how the watch ends
@@ -37,6 +38,9 @@ func newPlayer(kind traits) *player {
 	return &player{machine: newMachine(now, exactly, kind), now: now, kept: map[key]offer{}, out: out}
 }
 
+// versionOf fits into the items of a batch, unlike the hashes of parseVersion.
+func versionOf(state string) uint64 { return parseVersion(state) &^ (1 << 63) }
+
 // named gives the key of "a" or "p/a".
 func named(name string) key {
 	if namespace, name, in := strings.Cut(name, "/"); in {
@@ -53,13 +57,20 @@ func (m *player) said(e *effect) string {
 			return ""
 		}
 	}
+	name := ""
+	if e.key != (key{}) {
+		name = strings.TrimPrefix(e.key.String(), "/")
+	}
+	if e.answer != nil && e.answer.batch != nil {
+		name += "*"
+	}
 	switch e.do {
 	case effectVerify:
-		return "verify " + strings.TrimPrefix(e.key.String(), "/")
+		return "verify " + name
 	case effectPut:
-		return "put " + strings.TrimPrefix(e.key.String(), "/")
+		return "put " + name
 	case effectDelete:
-		return "delete " + strings.TrimPrefix(e.key.String(), "/")
+		return "delete " + name
 	case effectRead:
 		return "read " + strings.TrimPrefix(e.key.String(), "/")
 	case effectList:
@@ -108,7 +119,7 @@ func (m *player) play(words string) string {
 	parse := func(word string) item {
 		name, state, _ := strings.Cut(word, ":")
 		uid, data, _ := strings.Cut(state, ".")
-		it := item{key: named(name), uid: parseUID(uid), version: parseVersion(state)}
+		it := item{key: named(name), uid: parseUID(uid), version: versionOf(state)}
 		copy(it.digest[:], "d"+uid+data)
 		if data, order, shuffled := strings.Cut(data, "~"); shuffled {
 			it.sum = parseVersion("s" + data)
@@ -163,6 +174,16 @@ func (m *player) play(words string) string {
 			m.changed(*now, synchronizer.WatchBookmark, "B", item{})
 		case "get":
 			m.requested(*now, request{key: named(next()), msgID: "m", depth: 2}, nil)
+		case "batch":
+			b := &batch{msgID: "m", depth: 2}
+			for word := next(); word != "end"; word = next() {
+				name, state, _ := strings.Cut(word, ":")
+				k := named(name)
+				b.items = append(b.items, synchronizer.Message{
+					Event: synchronizer.EventVerify, Namespace: k.namespace.Value(), Name: k.name, ResourceVersion: int64(versionOf(state)),
+				})
+			}
+			m.reconciled(b)
 		case "got", "got!":
 			arg := next()
 			name, state, _ := strings.Cut(arg, ":")

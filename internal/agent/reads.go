@@ -4,17 +4,30 @@ package agent
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"synchronizer"
 )
 
-// request is a GetObject of the backend.
+// request is a GetObject of the backend, or what a reconciliation needs.
 type request struct {
 	session *session // that it came from
 	key     key
 	msgID   string
 	depth   int
+
+	batch  *batch     // nil: a GetObject; else key is empty until the batch asks for it
+	tell   effectType // of a batch: how it is answered if the object exists
+	listed string     // of a batch: the checksum with which the object is not sent; empty: none
+	fetch  bool       // not of the backend: the object is to be asked for, see writer
+}
+
+func (q *request) effect() effectType {
+	if q.batch != nil {
+		return q.tell
+	}
+	return effectPut
 }
 
 // read is a GET that runs or waits.
@@ -61,7 +74,7 @@ func (m *machine) requested(now time.Time, q request, o *offer) {
 		return
 	}
 	if !known && m.traits.selecting {
-		m.do(effect{do: effectDrop, key: q.key, reason: synchronizer.DropSuperfluousGet, detail: "outside the selectors"})
+		m.do(effect{do: effectDrop, key: q.key, reason: synchronizer.DropSuperfluousGet, detail: outsideSelectors})
 		return
 	}
 	r := m.reads[q.key]
@@ -131,6 +144,7 @@ func (m *machine) readDone(now time.Time, r *read, it item, err error) {
 	}
 	delete(m.reads, r.key)
 	m.requests -= len(r.requests)
+	m.answered(r)
 	m.finish(now, r, it, err)
 	m.resume(now, r.key)
 	if len(m.queue) == 0 && m.up && m.state != StateListing && (m.traits.hollow || m.dirty <= rereadLimit) {
@@ -171,7 +185,8 @@ func (m *machine) finish(now time.Time, r *read, it item, err error) {
 	}
 	switch {
 	case errors.Is(err, synchronizer.ErrNotFound):
-		m.absent(now, r, "deleted", e.dirty || e.stage == leaving)
+		m.absent(now, r, isDeleted, e.dirty || e.stage == leaving)
+		m.confirmAbsent(now, r)
 	case err != nil:
 		m.misread(now, r.key)
 	case it.problem == excluded:
@@ -182,6 +197,8 @@ func (m *machine) finish(now time.Time, r *read, it item, err error) {
 	case it.problem == child:
 		m.superfluous(r, madeByAnother)
 		m.hide(now, it, false)
+	case !known && m.traits.selecting && slices.ContainsFunc(r.requests, request.ofBatch):
+		m.superfluous(r, outsideSelectors)
 	case it.problem != carried:
 		if known || len(r.requests) == 0 {
 			m.exists(now, it, effectVerify, false)
@@ -206,8 +223,15 @@ func (m *machine) absent(now time.Time, r *read, detail string, remove bool) {
 }
 
 func (m *machine) superfluous(r *read, detail string) {
-	for range r.requests {
-		m.do(effect{do: effectDrop, key: r.key, reason: synchronizer.DropSuperfluousGet, detail: detail})
+	for i := range r.requests {
+		reason := synchronizer.DropSuperfluousGet
+		if r.requests[i].batch != nil {
+			if detail == isDeleted {
+				continue
+			}
+			reason = synchronizer.DropOutOfScope
+		}
+		m.do(effect{do: effectDrop, key: r.key, reason: reason, detail: detail})
 	}
 }
 
@@ -250,7 +274,7 @@ func (m *machine) current(now time.Time, r *read, it item) {
 		m.do(effect{do: tell, key: r.key, item: it})
 	default:
 		for _, q := range r.requests {
-			m.do(effect{do: effectPut, key: r.key, item: it, answer: &q})
+			m.do(effect{do: q.effect(), key: r.key, item: it, answer: &q})
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestRequestsOfTheBackend(t *testing.T) {
 		ask(synchronizer.EventGet, configmaps, "excluded", "c", 2)
 		ask(synchronizer.EventGet, widgets, "default", "c", 2)
 		ask(synchronizer.EventPut, configmaps, "default", "c", 2)
-		ask(synchronizer.EventBatch, configmaps, "", "", 2)
+		ask(synchronizer.EventReconciliation, configmaps, "", "", 2)
 		ask(synchronizer.EventPing, synchronizer.Kind{}, "", "", 0)
 		require.Empty(t, r.backend.heard())
 		require.Equal(t, []string{"/v1/configmaps default/c: GetObject"}, r.backend.dropped(synchronizer.DropTooDeep))

@@ -30,7 +30,7 @@ func (s *stream) verify(e *effect) {
 	s.agent.baselines.Remove(slotKey{s, e.key}) // whether the backend has the object is the question
 	if sum, ok := s.checksum(e.key, e.item.body); ok {
 		s.agent.pool.add(s, e.key, offer{digest: e.item.digest, version: e.item.version, checksum: sum, body: e.item.body})
-		s.send(verifyV1(s.kind, e.key, sum))
+		s.send(inAnswer(verifyV1(s.kind, e.key, sum), e.answer))
 	}
 }
 
@@ -61,7 +61,10 @@ func (s *stream) put(e *effect) {
 			return
 		}
 	}
-	s.send(putV1(s.kind, e.key, sum, body, e.answer))
+	if e.answer != nil && e.answer.listed == sum {
+		return // the backend has it, under another resourceVersion
+	}
+	s.send(inAnswer(putV1(s.kind, e.key, sum, body), e.answer))
 	s.remember(e.key, body)
 }
 
@@ -97,7 +100,7 @@ func (s *stream) flush() {
 		for i := range s.out {
 			k := keyOf(s.out[i].Namespace, s.out[i].Name)
 			s.metrics.sent(s.out[i].Event)
-			if now.Sub(started) > slowSend {
+			if now.Sub(started) > slowSend && s.out[i].Event != synchronizer.EventGet {
 				s.machine.sentAgain(now, k)
 			}
 			if err != nil { // it is not known which
@@ -108,7 +111,9 @@ func (s *stream) flush() {
 		s.machine.flushed(full, now.Sub(started) > busySend)
 	default:
 		for i := range s.out {
-			s.machine.unsent(keyOf(s.out[i].Namespace, s.out[i].Name))
+			if s.out[i].Event != synchronizer.EventGet { // it says nothing of the object
+				s.machine.unsent(keyOf(s.out[i].Namespace, s.out[i].Name))
+			}
 		}
 		if s.session != nil {
 			s.session.end(now, err)

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ func newStream(a *Agent, c KindConfig) *stream {
 			hollow: c.Hollow, selecting: c.selecting(), events: c.Mode == ModeEvent,
 			allows: a.options.Filter.Namespace,
 		}),
+	}
+	if len(c.Namespaces) > 0 {
+		s.machine.traits.within = func(namespace string) bool { return slices.Contains(c.Namespaces, namespace) }
 	}
 	if a.options.Select != nil {
 		s.cluster = a.options.Select(c)
@@ -241,6 +245,14 @@ func (s *stream) takeRequest() {
 	q, ok := s.inbox.take()
 	switch {
 	case !ok:
+	case q.batch != nil:
+		if q.session == s.session {
+			s.machine.reconciled(q.batch)
+		}
+	case q.fetch:
+		if q.session == s.session {
+			s.send(inAnswer(getV1(s.kind, q.key), &q))
+		}
 	case q.session != s.session:
 		s.machine.unanswered(q.key)
 	default:
@@ -312,7 +324,7 @@ func (s *stream) effect(e *effect) {
 		s.put(e)
 	case effectDelete:
 		s.agent.baselines.Remove(slotKey{s, e.key})
-		s.send(deleteV1(s.kind, e.key))
+		s.send(inAnswer(deleteV1(s.kind, e.key), e.answer))
 	case effectKeep:
 		s.agent.pool.keep(s, e.key, offer{digest: e.item.digest, version: e.item.version, body: e.item.body})
 	case effectBody:

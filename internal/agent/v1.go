@@ -30,12 +30,8 @@ func verifyV1(kind synchronizer.Kind, k key, checksum string) synchronizer.Messa
 	return firstV1(synchronizer.EventVerify, kind, k, checksum, nil)
 }
 
-func putV1(kind synchronizer.Kind, k key, checksum string, body []byte, answer *request) synchronizer.Message {
-	msg := firstV1(synchronizer.EventPut, kind, k, checksum, body)
-	if answer != nil {
-		msg.MsgID, msg.Depth = answer.msgID, answer.depth+1
-	}
-	return msg
+func putV1(kind synchronizer.Kind, k key, checksum string, body []byte) synchronizer.Message {
+	return firstV1(synchronizer.EventPut, kind, k, checksum, body)
 }
 
 func patchV1(kind synchronizer.Kind, k key, checksum string, change []byte) synchronizer.Message {
@@ -44,6 +40,19 @@ func patchV1(kind synchronizer.Kind, k key, checksum string, change []byte) sync
 
 func deleteV1(kind synchronizer.Kind, k key) synchronizer.Message {
 	return firstV1(synchronizer.EventDelete, kind, k, "", nil)
+}
+
+func getV1(kind synchronizer.Kind, k key) synchronizer.Message {
+	return firstV1(synchronizer.EventGet, kind, k, "", nil)
+}
+
+// inAnswer makes a message the answer to a request; without one it stays a first
+// message.
+func inAnswer(msg synchronizer.Message, to *request) synchronizer.Message {
+	if to != nil {
+		msg.MsgID, msg.Depth = to.msgID, to.depth+1
+	}
+	return msg
 }
 
 func firstV1(event synchronizer.Event, kind synchronizer.Kind, k key, checksum string, body []byte) synchronizer.Message {
