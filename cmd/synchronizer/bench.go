@@ -36,13 +36,14 @@ removes everything.`,
   synchronizer bench latency --rate 10 --duration 10s
   synchronizer bench up`,
 	}
-	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchUp(), newBenchRecord(), newBenchProfiled())
+	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchHotObject(), newBenchIdle(), newBenchUp(), newBenchRecord(), newBenchProfiled())
 	return cmd
 }
 
 func newBenchFirstSync() *cobra.Command {
 	var f benchFlags
 	var settle time.Duration
+	var strategy string
 	cmd := &cobra.Command{
 		Use: "first-sync", Args: usageArgs(cobra.NoArgs),
 		Short: "Measure the first synchronization of a cluster",
@@ -54,15 +55,24 @@ The API server is a stub that replays LIST pages from memory. With --kubeconfig 
 is a real one, in which the Deployments are made first, in a namespace of their own
 and without replicas, and removed in the end.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if strategy != "" && !slices.Contains(bench.Strategies, strategy) {
+				return fmt.Errorf("%w: --strategy %q is none of %s", app.ErrUsage, strategy, strings.Join(bench.Strategies, ", "))
+			}
 			return f.measure(cmd, func(ctx context.Context, command string, bar *bench.Progress) (*bench.Report, error) {
 				return bench.FirstSync(ctx, bench.FirstSyncOptions{
-					Programs: f.Programs, SourceOptions: f.SourceOptions, Runs: f.runs, Settle: settle, Command: command, Progress: bar,
+					Programs: f.Programs, SourceOptions: f.SourceOptions, Runs: f.runs, Strategy: strategy, Settle: settle, Command: command, Progress: bar,
 				})
 			})
 		},
 	}
-	f.register(cmd, 10000, 3)
+	f.registerReport(cmd, 3)
+	f.registerObjects(cmd, 10000)
 	f.registerSource(cmd)
+	f.registerProfiles(cmd)
+	cmd.Flags().StringVar(&strategy, "strategy", "", "what the client sends of a change, copy or patch (default: patch; from 100,000 objects on copy)")
+	if err := cmd.RegisterFlagCompletionFunc("strategy", cobra.FixedCompletions(bench.Strategies, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // only for a flag that does not exist
+	}
 	cmd.Flags().DurationVar(&settle, "settle", 5*time.Second, "time until memory is looked at again")
 	return cmd
 }
@@ -90,10 +100,73 @@ to the watch, or from when the real one (--kubeconfig) has answered the patch.`,
 			})
 		},
 	}
-	f.register(cmd, 5000, 1)
+	f.registerReport(cmd, 1)
+	f.registerObjects(cmd, 5000)
 	f.registerSource(cmd)
+	f.registerProfiles(cmd)
 	cmd.Flags().Float64Var(&rate, "rate", 10, "changes per second")
 	cmd.Flags().DurationVar(&duration, "duration", 10*time.Second, "how long changes are made")
+	return cmd
+}
+
+func newBenchHotObject() *cobra.Command {
+	f := benchFlags{SourceOptions: bench.SourceOptions{Objects: 1}}
+	var changes int
+	var duration time.Duration
+	cmd := &cobra.Command{
+		Use: "hot-object", Args: usageArgs(cobra.NoArgs),
+		Short: "Measure what one object costs that changes all the time",
+		Long: `Change one object of a synchronized system many times, evenly over the duration.
+The client must send few of the states, and the last one must be stored.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if changes < 1 || duration <= 0 {
+				return fmt.Errorf("%w: --changes and --duration must be above zero", app.ErrUsage)
+			}
+			return f.measure(cmd, func(ctx context.Context, command string, bar *bench.Progress) (*bench.Report, error) {
+				return bench.HotObject(ctx, bench.HotObjectOptions{
+					Programs: f.Programs, SourceOptions: f.SourceOptions, Changes: changes, Duration: duration, Runs: f.runs, Command: command, Progress: bar,
+				})
+			})
+		},
+	}
+	f.registerReport(cmd, 1)
+	f.registerSource(cmd)
+	cmd.Flags().IntVar(&changes, "changes", 1000, "number of changes")
+	cmd.Flags().DurationVar(&duration, "duration", 10*time.Second, "how long changes are made")
+	return cmd
+}
+
+func newBenchIdle() *cobra.Command {
+	var f benchFlags
+	var o bench.IdleOptions
+	cmd := &cobra.Command{
+		Use: "idle", Args: usageArgs(cobra.NoArgs),
+		Short: "Measure what a client costs when nothing happens",
+		Long: `Measure CPU time, requests to the API server and memory of a client that is
+configured with many kinds, some of which the API server does not have. With
+--kubeconfig all namespaces of the real cluster are synchronized into a temporary
+folder; nothing else should happen in it.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Duration <= 0 {
+				return fmt.Errorf("%w: --duration must be above zero", app.ErrUsage)
+			}
+			if err := o.CheckKinds(); err != nil {
+				return fmt.Errorf("%w: --kinds and --absent: %w", app.ErrUsage, err)
+			}
+			return f.measure(cmd, func(ctx context.Context, command string, bar *bench.Progress) (*bench.Report, error) {
+				o.Programs, o.SourceOptions, o.Runs, o.Command, o.Progress = f.Programs, f.SourceOptions, f.runs, command, bar
+				return bench.Idle(ctx, o)
+			})
+		},
+	}
+	f.registerReport(cmd, 1)
+	f.registerObjects(cmd, 1000)
+	f.registerSource(cmd)
+	fl := cmd.Flags()
+	fl.IntVar(&o.Kinds, "kinds", 40, "number of kinds that the client is configured with")
+	fl.IntVar(&o.Absent, "absent", 15, "how many of them the API server does not have")
+	fl.DurationVar(&o.Settle, "settle", 10*time.Second, "time from when everything is stored until it is measured")
+	fl.DurationVar(&o.Duration, "duration", time.Minute, "how long it is measured")
 	return cmd
 }
 
@@ -111,7 +184,8 @@ func newBenchUp() *cobra.Command {
 			})
 		},
 	}
-	f.register(cmd, 1000, 3)
+	f.registerReport(cmd, 3)
+	f.registerObjects(cmd, 1000)
 	cmd.Flags().DurationVar(&idle, "idle", 10*time.Second, "time from ready until memory is looked at")
 	return cmd
 }
@@ -158,24 +232,34 @@ func newBenchProfiled() *cobra.Command {
 	}
 }
 
-func (f *benchFlags) register(cmd *cobra.Command, objects, runs int) {
+func (f *benchFlags) registerReport(cmd *cobra.Command, runs int) {
 	fl := cmd.Flags()
-	fl.IntVar(&f.Objects, "objects", objects, "number of Deployments (2.7 KB each)")
 	fl.Uint64Var(&f.Seed, "seed", 1, "seed of the generated objects")
-	fl.StringVar(&f.Recording, "recording", "", "folder that `bench record` has made: replay it instead of generated objects")
 	fl.IntVar(&f.runs, "runs", runs, "number of runs; figures are their median")
 	fl.StringVarP(&f.output, "output", "o", "table", strings.Join(bench.Formats, ", "))
 	fl.StringVar(&f.document, "document", "", "Markdown file in which the section of this benchmark is replaced")
 	completeOutput(cmd, bench.Formats...)
+}
+
+func (f *benchFlags) registerObjects(cmd *cobra.Command, objects int) {
+	fl := cmd.Flags()
+	fl.IntVar(&f.Objects, "objects", objects, "number of Deployments (2.7 KB each)")
+	fl.StringVar(&f.Recording, "recording", "", "folder that `bench record` has made: replay it instead of generated objects")
 	markDirectory(cmd, "recording")
 }
 
+// registerSource comes after registerObjects.
 func (f *benchFlags) registerSource(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.Kubeconfig, "kubeconfig", "", "use this real API server instead of the stub")
 	fl.StringVar(&f.Client, "client", "", "program of the client (built from cmd/client) instead of `synchronizer agent`")
-	fl.StringVar(&f.Profiles, "cpu-profile", "", "folder for CPU and heap profiles; also adds CPU time per stage")
-	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "recording")
+	if fl.Lookup("recording") != nil {
+		cmd.MarkFlagsMutuallyExclusive("kubeconfig", "recording")
+	}
+}
+
+func (f *benchFlags) registerProfiles(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Profiles, "cpu-profile", "", "folder for CPU and heap profiles; also adds CPU time per stage")
 	markDirectory(cmd, "cpu-profile")
 }
 
@@ -212,7 +296,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(context.Context, strin
 // measured; paths, which are of this machine, are left out.
 func commandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
-	for _, name := range []string{"objects", "seed", "runs", "rate", "duration", "settle", "idle"} {
+	for _, name := range []string{"objects", "seed", "runs", "rate", "changes", "kinds", "absent", "duration", "strategy", "settle", "idle"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 			line = append(line, "--"+name, flag.Value.String())
 		}

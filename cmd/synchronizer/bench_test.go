@@ -65,6 +65,7 @@ func TestBenchFirstSync(t *testing.T) {
 	require.Equal(t, "synchronizer bench first-sync --objects 200 --runs 1 --settle 10ms --cpu-profile FOLDER", r.Command)
 	require.Equal(t, 200, r.Data.Objects)
 	require.Positive(t, value(t, r, "objects per second"))
+	require.Positive(t, value(t, r, "of which checksum v1 (measured apart)"))
 	require.Equal(t, 200.0, value(t, r, "sent by the client: PutObject"))
 	require.Zero(t, value(t, r, "bodies sent (PutObject, PatchObject)"))
 	require.Equal(t, 200.0, value(t, r, "checksums sent (NewChecksum)"))
@@ -81,6 +82,30 @@ func TestBenchLatency(t *testing.T) {
 	require.Positive(t, value(t, r, "p50"))
 }
 
+func TestBenchFirstSyncNamesItsStrategy(t *testing.T) {
+	r := runBench(t, "first-sync", "--objects", "20", "--runs", "1", "--settle", "10ms", "--strategy", "copy")
+	require.Equal(t, "first sync of 20 objects, generated, strategy copy", r.Benchmark)
+	require.Equal(t, "synchronizer bench first-sync --objects 20 --runs 1 --strategy copy --settle 10ms", r.Command)
+	require.Zero(t, value(t, r, "bodies sent (PutObject, PatchObject)"), "of the second start")
+}
+
+func TestBenchHotObject(t *testing.T) {
+	r := runBench(t, "hot-object", "--changes", "200", "--duration", "1s", "--runs", "2")
+	require.Equal(t, 200.0, value(t, r, "changes"))
+	require.Equal(t, 1.0, value(t, r, "last state is stored (1: yes)"))
+	require.InDelta(t, 3, value(t, r, "messages sent by the client"), 3)
+	require.Positive(t, value(t, r, "states stored"))
+}
+
+func TestBenchIdle(t *testing.T) {
+	r := runBench(t, "idle", "--objects", "20", "--kinds", "8", "--absent", "3", "--settle", "10ms", "--duration", "500ms")
+	require.Equal(t, "idle, 8 kinds of which 3 absent, generated", r.Benchmark)
+	require.Equal(t, 5.0, value(t, r, "kinds that are watched"))
+	require.Equal(t, 3.0, value(t, r, "kinds that are not"))
+	require.Positive(t, value(t, r, "RSS"))
+	require.GreaterOrEqual(t, value(t, r, "watch until then"), 5.0)
+}
+
 func TestBenchUp(t *testing.T) {
 	r := runBench(t, "up", "--objects", "20", "--runs", "1", "--idle", "50ms")
 	require.Positive(t, value(t, r, "next start"))
@@ -90,6 +115,8 @@ func TestBenchUp(t *testing.T) {
 func TestBenchRefusesNonsense(t *testing.T) {
 	for _, args := range [][]string{
 		{"first-sync", "--objects", "0"}, {"first-sync", "--runs", "0"}, {"up", "-o", "xml"}, {"latency", "--rate", "0"}, {"latency", "now"},
+		{"first-sync", "--strategy", "guess"}, {"hot-object", "--changes", "0"}, {"hot-object", "--objects", "2"},
+		{"idle", "--absent", "40"}, {"idle", "--kinds", "99"}, {"idle", "--duration", "0s"},
 	} {
 		root := newRoot()
 		root.SetArgs(append([]string{"bench"}, args...))

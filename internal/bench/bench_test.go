@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"synchronizer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -313,4 +315,70 @@ func TestDescribe(t *testing.T) {
 	require.Greater(t, d.ZstdRatio, 10.0)
 	_, err = openStub(SourceOptions{Recording: t.TempDir()})
 	require.ErrorContains(t, err, "bench record")
+}
+
+func TestSentEvents(t *testing.T) {
+	read := func(text string) metrics {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader("# TYPE synchronizer_link_frames_total counter\n" + text))
+		require.NoError(t, err)
+		return families
+	}
+	before := read(`synchronizer_link_frames_total{direction="sent",event="PutObject"} 1
+synchronizer_link_frames_total{direction="sent",event="NewChecksum"} 1
+`)
+	after := read(`synchronizer_link_frames_total{direction="sent",event="PutObject"} 4
+synchronizer_link_frames_total{direction="sent",event="NewChecksum"} 1
+synchronizer_link_frames_total{direction="sent",event="PatchObject"} 2
+synchronizer_link_frames_total{direction="sent",event="Ping"} 7
+synchronizer_link_frames_total{direction="received",event="GetObject"} 9
+`)
+	require.Equal(t, map[string]float64{"PutObject": 3, "PatchObject": 2}, sentEvents(before, after))
+}
+
+func TestCheckKinds(t *testing.T) {
+	all := len(builtinKinds)
+	for _, c := range []struct {
+		kinds, absent int
+		ok            bool
+	}{
+		{40, 15, true},
+		{1, 0, true},
+		{all, 0, true},
+		{all + 1, 1, true},
+		{all + 1, 0, false},
+		{5, 5, false},
+		{5, -1, false},
+		{-1, 0, false},
+	} {
+		err := (&IdleOptions{Kinds: c.kinds, Absent: c.absent}).CheckKinds()
+		require.Equal(t, c.ok, err == nil, "%+v: %v", c, err)
+	}
+	kinds := append(servedKinds(all), absentKinds(15)...)
+	slices.SortFunc(kinds, func(a, b synchronizer.Kind) int { return strings.Compare(a.String(), b.String()) })
+	require.Len(t, slices.Compact(kinds), all+15, "each kind occurs once")
+}
+
+func TestStrategy(t *testing.T) {
+	for objects, want := range map[int]string{10000: "patch", 99999: "patch", 100000: "copy"} {
+		o := FirstSyncOptions{SourceOptions: SourceOptions{Objects: objects}}
+		require.Equal(t, want, o.strategy())
+	}
+	o := FirstSyncOptions{SourceOptions: SourceOptions{Objects: 200000}, Strategy: "patch"}
+	require.Equal(t, "patch", o.strategy())
+}
+
+func TestChecksumTime(t *testing.T) {
+	s, err := openStub(SourceOptions{Objects: 2500, Seed: 1})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.close()) }()
+	require.Len(t, s.data().sample, 834, "every third")
+	each, err := checksumTime(s.data().sample)
+	require.NoError(t, err)
+	require.Positive(t, each)
+	none, err := checksumTime(nil)
+	require.NoError(t, err)
+	require.Zero(t, none)
+	_, err = checksumTime([][]byte{[]byte("{")})
+	require.ErrorContains(t, err, "checksum v1")
 }

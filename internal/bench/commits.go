@@ -19,6 +19,8 @@ import (
 type commits struct {
 	db  *sql.DB
 	pos int64
+	// last is the version that was seen last.
+	last version
 	seen
 }
 
@@ -88,6 +90,7 @@ func (c *commits) read(ctx context.Context) error {
 		if err := rows.Scan(&c.pos, &v.namespace, &v.name, &v.resourceVersion); err != nil {
 			return err
 		}
+		c.last = v
 		if _, ok := c.seen[v]; !ok {
 			c.seen[v] = at
 		}

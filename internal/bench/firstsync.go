@@ -14,6 +14,7 @@ type FirstSyncOptions struct {
 	Programs
 	SourceOptions
 	Runs     int
+	Strategy string        // one of Strategies; "" is copy for a large cluster, else patch
 	Settle   time.Duration // between the last row and the second look at the memory
 	Command  string
 	Progress *Progress
@@ -32,6 +33,20 @@ const (
 // holds.
 const smallCluster = 10000
 
+// largeCluster is from how many objects on whole objects are sent unless asked
+// otherwise: the baselines of patches are bounded, so few of so many have one.
+const largeCluster = 100000
+
+func (o *FirstSyncOptions) strategy() string {
+	switch {
+	case o.Strategy != "":
+		return o.Strategy
+	case o.Objects >= largeCluster:
+		return strategyCopy
+	}
+	return strategyPatch
+}
+
 // FirstSync measures how long all objects of a cluster take into an empty
 // backend, and what that costs.
 func FirstSync(ctx context.Context, o FirstSyncOptions) (_ *Report, err error) {
@@ -43,7 +58,7 @@ func FirstSync(ctx context.Context, o FirstSyncOptions) (_ *Report, err error) {
 	defer func() { err = errors.Join(err, src.close()) }()
 	about := src.data()
 	report.Data = &about
-	report.Benchmark = fmt.Sprintf("first sync of %s objects, %s", number(float64(about.Objects)), o.apiServer())
+	report.Benchmark = fmt.Sprintf("first sync of %s objects, %s, strategy %s", number(float64(about.Objects)), o.apiServer(), o.strategy())
 	var profiles stageTotals
 	for run := range o.Runs {
 		if err := o.run(ctx, report, src, run, &profiles); err != nil {
@@ -86,7 +101,7 @@ func (o *FirstSyncOptions) run(ctx context.Context, report *Report, src source, 
 	}
 	n := src.data().Objects
 	start := time.Now()
-	if err := r.startClient(ctx, src, fmt.Sprintf("first-sync-%d-client", run)); err != nil {
+	if err := r.startClient(ctx, deploymentsOf(src, o.strategy()), fmt.Sprintf("first-sync-%d-client", run)); err != nil {
 		return err
 	}
 	if err := r.awaitStored(ctx, n, o.Progress); err != nil {
@@ -126,12 +141,21 @@ func (o *FirstSyncOptions) run(ctx context.Context, report *Report, src source, 
 	bytes := m.sum("synchronizer_link_bytes_total")
 	report.add(groupFirst, "bytes on the link", "MiB", bytes/mebibyte, nil)
 	report.add(groupFirst, "bytes on the link, of the objects' JSON", "%", 100*bytes/(objects*src.data().MeanBytes), nil)
-	peak, after := atMost(100), atMost(48)
+	checksum, err := checksumTime(src.data().sample)
+	if err != nil {
+		return err
+	}
+	perObject := float64(client.CPU.Nanoseconds()) / 1e3 / objects
+	report.add(groupClient, cpuPerObject, "µs", perObject, below(200))
+	report.add(groupClient, "of which checksum v1 (measured apart)", "µs", checksum, nil)
+	report.add(groupClient, "checksum v1, of the CPU time", "%", 100*checksum/perObject, nil)
+	report.add(groupServer, cpuPerObject, "µs", float64(server.CPU.Nanoseconds())/1e3/objects, nil)
+	peak, after := below(100), atMost(48)
 	if n > smallCluster {
 		after = below(64)
 	}
-	addUsage(report, groupClient, objects, client, clientAfter, r.clientPeak, peak, after)
-	addUsage(report, groupServer, objects, server, serverAfter, r.backendPeakAnon, nil, nil)
+	addMemory(report, groupClient, clientAfter, r.clientPeak, peak, after)
+	addMemory(report, groupServer, serverAfter, r.backendPeakAnon, nil, nil)
 	for _, direction := range []string{"sent", "received"} {
 		frames := m.byLabel("synchronizer_link_frames_total", "event", "direction", direction)
 		for _, event := range []string{"NewChecksum", "GetObject", "PutObject", "PatchObject", "ObjectDeleted", "Batch"} {
@@ -158,8 +182,9 @@ func (r *rig) usages() (client, backend usage, err error) {
 	return client, backend, err
 }
 
-func addUsage(report *Report, group string, objects float64, busy, settled usage, peakAnon int64, peak, after *Goal) {
-	report.add(group, "CPU time per object", "µs", float64(busy.CPU.Microseconds())/objects, nil)
+const cpuPerObject = "CPU time per object"
+
+func addMemory(report *Report, group string, settled usage, peakAnon int64, peak, after *Goal) {
 	report.add(group, "RSS, greatest", "MiB", float64(settled.PeakRSS)/mebibyte, peak)
 	report.add(group, "RSS afterwards", "MiB", float64(settled.RSS)/mebibyte, after)
 	report.add(group, "private memory (RssAnon), greatest", "MiB", float64(peakAnon)/mebibyte, nil)
@@ -173,7 +198,7 @@ func (o *FirstSyncOptions) again(ctx context.Context, report *Report, r *rig, sr
 		return err
 	}
 	start := time.Now()
-	if err := r.startClient(ctx, src, fmt.Sprintf("first-sync-%d-client-again", run)); err != nil {
+	if err := r.startClient(ctx, deploymentsOf(src, o.strategy()), fmt.Sprintf("first-sync-%d-client-again", run)); err != nil {
 		return err
 	}
 	m, err := r.awaitQuiet(ctx)

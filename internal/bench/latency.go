@@ -78,7 +78,7 @@ func (o *LatencyOptions) run(ctx context.Context, report *Report, src source, ru
 	if err := r.startBackend(ctx, fmt.Sprintf("latency-%d-backend", run)); err != nil {
 		return err
 	}
-	if err := r.startClient(ctx, src, fmt.Sprintf("latency-%d-client", run)); err != nil {
+	if err := r.startClient(ctx, deploymentsOf(src, strategyPatch), fmt.Sprintf("latency-%d-client", run)); err != nil {
 		return err
 	}
 	if err := r.awaitStored(ctx, src.data().Objects, o.Progress); err != nil {

@@ -42,6 +42,7 @@ type real struct {
 
 	mu   sync.Mutex
 	sent map[version]time.Time
+	last string // resourceVersion of the last answer
 }
 
 const (
@@ -157,7 +158,7 @@ func (r *real) path(name string) string {
 // from the API server's answer, so the time of the API server is not measured.
 func (r *real) change(ctx context.Context, n int, rate float64) error {
 	g, changing := errgroup.WithContext(ctx)
-	g.SetLimit(writers)
+	g.SetLimit(min(writers, len(r.names))) // the changes of one object in order
 	start := time.Now()
 	for i := 0; i < n && changing.Err() == nil; i++ {
 		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
@@ -179,6 +180,7 @@ func (r *real) change(ctx context.Context, n int, rate float64) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.sent[version{r.namespace, name, meta.ResourceVersion}] = at
+			r.last = meta.ResourceVersion
 			return nil
 		})
 	}
@@ -195,6 +197,12 @@ func (r *real) changed(v version) (time.Time, bool) {
 	defer r.mu.Unlock()
 	at, ok := r.sent[v]
 	return at, ok
+}
+
+func (r *real) newest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 // close removes the objects and the namespace, even after ctx has ended.

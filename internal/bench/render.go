@@ -87,8 +87,8 @@ func (m Machine) String() string {
 
 // String is the data in one line.
 func (d Data) String() string {
-	return fmt.Sprintf("%s Deployments of %.0f bytes on average; zstd-3 makes them %.1f times smaller; %s",
-		number(float64(d.Objects)), d.MeanBytes, d.ZstdRatio, d.Source)
+	return fmt.Sprintf("%s of %.0f bytes on average; zstd-3 makes them %.1f times smaller; %s",
+		plural(d.Objects, "Deployment"), d.MeanBytes, d.ZstdRatio, d.Source)
 }
 
 func (f Figure) value() string { return strings.TrimSpace(number(f.Value) + " " + f.Unit) }

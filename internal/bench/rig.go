@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"synchronizer/internal/api"
-	"synchronizer/internal/kube/recorded"
 )
 
 // Programs are what the benchmark starts.
@@ -53,6 +52,7 @@ type rig struct {
 	addresses                   addresses
 	api                         *api.Client
 	clientHealth                string
+	watched                     int   // kinds that the client is to watch
 	backendPeakAnon, clientPeak int64 // greatest RssAnon seen
 }
 
@@ -153,49 +153,6 @@ func (r *rig) stopBackend() error {
 	return err
 }
 
-// startClient starts the client for Deployments of the source. It returns at once.
-func (r *rig) startClient(ctx context.Context, src source, profile string) (err error) {
-	if r.programs.Client == "" {
-		if r.clientProfile, err = r.profilePath(profile); err != nil {
-			return err
-		}
-	}
-	port, err := freePort(ctx)
-	if err != nil {
-		return err
-	}
-	r.clientHealth = fmt.Sprintf("127.0.0.1:%d", port)
-	key, err := os.ReadFile(filepath.Join(r.dataDir(), "access-key"))
-	if err != nil {
-		return fmt.Errorf("reading the access key: %w", err)
-	}
-	config, err := json.Marshal(map[string]any{"inCluster": map[string]any{
-		"serverUrl": "ws://" + r.addresses.Clients, "account": account, "clusterName": clusterName,
-		"accessKey": strings.TrimSpace(string(key)), "healthPort": port,
-		"includeNamespaces": src.namespaces(),
-		"resources": []map[string]string{{
-			"group": recorded.Deployments.Group, "version": recorded.Deployments.Version,
-			"resource": recorded.Deployments.Resource, "strategy": "patch",
-		}},
-	}})
-	if err != nil {
-		return fmt.Errorf("writing the client's configuration: %w", err)
-	}
-	dir := filepath.Join(r.dir, "client")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("writing the client's configuration: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600); err != nil {
-		return fmt.Errorf("writing the client's configuration: %w", err)
-	}
-	argv := r.argv(r.clientProfile, "agent", "--config", dir, "--kubeconfig", src.kubeconfig())
-	if r.programs.Client != "" {
-		argv = []string{"env", "CONFIG=" + dir, "KUBECONFIG=" + src.kubeconfig(), r.programs.Client}
-	}
-	r.client, err = startProcess(ctx, "client", filepath.Join(r.dir, "client.log"), argv...)
-	return err
-}
-
 // stopClient ends the client alone.
 func (r *rig) stopClient() error {
 	err := r.client.stop()
@@ -263,8 +220,8 @@ func (r *rig) sample() error {
 	return nil
 }
 
-// awaitQuiet waits until the client watches, has nothing more to tell, and no
-// frame was sent for a second.
+// awaitQuiet waits until the client watches all kinds that it is to, has nothing
+// more to tell, and no frame was sent for a second.
 func (r *rig) awaitQuiet(ctx context.Context) (metrics, error) {
 	var m metrics
 	frames, since := -1.0, time.Now()
@@ -274,7 +231,7 @@ func (r *rig) awaitQuiet(ctx context.Context) (metrics, error) {
 			return false, nil //nolint:nilerr // its port is not open yet; await sees it end
 		}
 		now := m.sum("synchronizer_link_frames_total")
-		busy := m.sum("synchronizer_agent_dirty") > 0 || m.sum("synchronizer_agent_kind_state", "state", "watching") < 1
+		busy := m.sum("synchronizer_agent_dirty") > 0 || m.sum("synchronizer_agent_kind_state", "state", "watching") < float64(r.watched)
 		if now != frames || busy {
 			frames, since = now, time.Now()
 		}
@@ -308,20 +265,6 @@ func await(ctx context.Context, p *process, limit, interval time.Duration, what 
 			return fmt.Errorf("waited %s in vain for %s; the end of the log of the %s:\n%s", limit, what, p.name, p.tail())
 		}
 	}
-}
-
-// freePort is a port that was free a moment ago, for a program that cannot choose
-// one itself and tell.
-func freePort(ctx context.Context) (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	return port, nil
 }
 
 // nextPhase begins the next CPU profile of both processes, and gives the old one

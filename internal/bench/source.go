@@ -28,6 +28,8 @@ type source interface {
 	renew() error
 	// changed tells when the object got the version.
 	changed(v version) (time.Time, bool)
+	// newest is the resourceVersion of the last change, if one object alone is changed.
+	newest() string
 	close() error
 }
 
@@ -43,7 +45,12 @@ type Data struct {
 	// ZstdRatio is bytes before to bytes after plain zstd level 3 over all of them
 	// in one stream: what compression owes to the data.
 	ZstdRatio float64 `json:"zstdRatio"`
+
+	sample [][]byte // some of the bodies
 }
+
+// sampleSize is the greatest number of bodies in a sample.
+const sampleSize = 1000
 
 // describe measures the bodies.
 func describe(source string, bodies [][]byte) (Data, error) {
@@ -56,8 +63,11 @@ func describe(source string, bodies [][]byte) (Data, error) {
 	if err != nil {
 		return d, fmt.Errorf("compressing the data: %w", err)
 	}
-	total := 0
-	for _, body := range bodies {
+	total, every := 0, (len(bodies)+sampleSize-1)/sampleSize
+	for i, body := range bodies {
+		if i%every == 0 {
+			d.sample = append(d.sample, body)
+		}
 		total += len(body)
 		if _, err := w.Write(body); err != nil {
 			return d, fmt.Errorf("compressing the data: %w", err)
@@ -89,12 +99,13 @@ type SourceOptions struct {
 	Recording string
 }
 
-// open makes the source. All of its objects exist when it returns.
-func (o SourceOptions) open(ctx context.Context, bar *Progress) (source, error) {
+// open makes the source. All of its objects exist when it returns. A stub also
+// serves more.
+func (o SourceOptions) open(ctx context.Context, bar *Progress, more ...*recorded.Set) (source, error) {
 	if o.Kubeconfig != "" {
 		return openReal(ctx, o, bar)
 	}
-	return openStub(o)
+	return openStub(o, more...)
 }
 
 // stub is an API server that answers from memory.
@@ -103,9 +114,10 @@ type stub struct {
 	server  *recorded.Server
 	file    string
 	about   Data
+	more    []*recorded.Set // kinds that do not change
 }
 
-func openStub(o SourceOptions) (*stub, error) {
+func openStub(o SourceOptions, more ...*recorded.Set) (*stub, error) {
 	set, words, err := o.set()
 	if err != nil {
 		return nil, err
@@ -118,7 +130,7 @@ func openStub(o SourceOptions) (*stub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
-	s := &stub{options: o, about: about, file: filepath.Join(dir, "kubeconfig")}
+	s := &stub{options: o, about: about, more: more, file: filepath.Join(dir, "kubeconfig")}
 	if err := s.serve(set); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -143,7 +155,7 @@ func (o SourceOptions) set() (set *recorded.Set, words string, err error) {
 
 // serve starts the server and writes its kubeconfig.
 func (s *stub) serve(set *recorded.Set) (err error) {
-	if s.server, err = recorded.NewServer(set); err != nil {
+	if s.server, err = recorded.NewServer(append([]*recorded.Set{set}, s.more...)...); err != nil {
 		return err
 	}
 	text := fmt.Sprintf(`apiVersion: v1
@@ -182,6 +194,8 @@ func (s *stub) change(ctx context.Context, n int, rate float64) error {
 func (s *stub) changed(v version) (time.Time, bool) {
 	return s.server.Sent(recorded.Deployments, v.namespace, v.name, v.resourceVersion)
 }
+
+func (s *stub) newest() string { return s.server.ResourceVersion(recorded.Deployments) }
 
 func (s *stub) close() error {
 	s.server.Close()

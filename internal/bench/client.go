@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"synchronizer"
+	"synchronizer/internal/kube/recorded"
+)
+
+// The strategies by which a client sends changes: whole objects or differences.
+const (
+	strategyCopy  = "copy"
+	strategyPatch = "patch"
+)
+
+// Strategies are the values of FirstSyncOptions.Strategy.
+var Strategies = []string{strategyCopy, strategyPatch}
+
+// clientSetup is what the client of a benchmark is configured with.
+type clientSetup struct {
+	kubeconfig string
+	namespaces []string // empty means all
+	kinds      []synchronizer.Kind
+	watched    int // how many of the kinds are served
+	strategy   string
+}
+
+// deploymentsOf is the setup for the Deployments of a source.
+func deploymentsOf(src source, strategy string) clientSetup {
+	return clientSetup{
+		kubeconfig: src.kubeconfig(), namespaces: src.namespaces(),
+		kinds: []synchronizer.Kind{recorded.Deployments}, watched: 1, strategy: strategy,
+	}
+}
+
+// config is the client's configuration file.
+func (s clientSetup) config(server, accessKey string, healthPort int) ([]byte, error) {
+	resources := make([]map[string]string, 0, len(s.kinds))
+	for _, kind := range s.kinds {
+		resources = append(resources, map[string]string{
+			"group": kind.Group, "version": kind.Version, "resource": kind.Resource, "strategy": s.strategy,
+		})
+	}
+	return json.Marshal(map[string]any{"inCluster": map[string]any{
+		"serverUrl": "ws://" + server, "account": account, "clusterName": clusterName,
+		"accessKey": accessKey, "healthPort": healthPort,
+		"includeNamespaces": s.namespaces, "resources": resources,
+	}})
+}
+
+// startClient starts the client. It returns at once.
+func (r *rig) startClient(ctx context.Context, setup clientSetup, profile string) (err error) {
+	if r.programs.Client == "" {
+		if r.clientProfile, err = r.profilePath(profile); err != nil {
+			return err
+		}
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return err
+	}
+	r.clientHealth, r.watched = fmt.Sprintf("127.0.0.1:%d", port), setup.watched
+	key, err := os.ReadFile(filepath.Join(r.dataDir(), "access-key"))
+	if err != nil {
+		return fmt.Errorf("reading the access key: %w", err)
+	}
+	dir := filepath.Join(r.dir, "client")
+	config, err := setup.config(r.addresses.Clients, strings.TrimSpace(string(key)), port)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the client's configuration: %w", err)
+	}
+	argv := r.argv(r.clientProfile, "agent", "--config", dir, "--kubeconfig", setup.kubeconfig)
+	if r.programs.Client != "" {
+		argv = []string{"env", "CONFIG=" + dir, "KUBECONFIG=" + setup.kubeconfig, r.programs.Client}
+	}
+	r.client, err = startProcess(ctx, "client", filepath.Join(r.dir, "client.log"), argv...)
+	return err
+}
+
+// freePort is a port that was free a moment ago, for a program that cannot choose
+// one itself and tell.
+func freePort(ctx context.Context) (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	return port, nil
+}
