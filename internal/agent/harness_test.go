@@ -229,6 +229,8 @@ type backend struct {
 	drops   map[synchronizer.DropReason][]string
 	faults  []string // of the agent
 	silent  string   // namespace of which nothing may be sent
+	batches int
+	parts   map[string]pass // of the answers to a reconciliation, by MsgID
 }
 
 type row struct {
@@ -397,7 +399,9 @@ func (b *backend) handle(l *fakeLink, msg synchronizer.Message) {
 	if msg.MsgID == "" || msg.Depth < 1 || msg.ResourceVersion != 0 {
 		b.faults = append(b.faults, fmt.Sprintf("%+v", msg))
 	}
+	b.checkAnswer(&msg)
 	switch msg.Event {
+	case synchronizer.EventGet: // for a patch that could not be applied
 	case synchronizer.EventVerify:
 		if b.objects[name].checksum != msg.Checksum {
 			b.asked++

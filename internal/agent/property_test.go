@@ -34,6 +34,7 @@ func (s step) String() string {
 var stepNames = []string{
 	"put", "put", "put", "put", "burst", "burst", "delete", "delete", "recreate", "many", "vanish", "appear",
 	"exclude", "exclude", "include",
+	"reconcile", "reconcile", "lose", "invent",
 	"cut", "cut", "refuse", "accept", "pause", "resume", "ask", "ask",
 	"expire", "break", "end", "bookmark", "fail list", "fail list half way", "fail watch", "fail get", "hold get", "hold list", "release",
 }
@@ -112,6 +113,12 @@ func (s step) run(r *rig, releases *[]func()) {
 		clear(r.held)
 	case "ask":
 		r.backend.ask(s.kind, s.within, name)
+	case "reconcile":
+		r.backend.reconcile(s.kind, s.value == 0)
+	case "lose":
+		r.backend.lose(s.kind, s.within, name)
+	case "invent":
+		r.backend.invent(s.kind, s.within, fmt.Sprint("x", s.object))
 	case "exclude":
 		r.exclude("payments")
 	case "include":
@@ -214,6 +221,12 @@ func converge(r *rig, steps []step) error {
 		}
 	}
 	r.settle(10 * time.Minute)
+	if slices.ContainsFunc(steps, func(s step) bool { return s.do == "lose" || s.do == "invent" }) {
+		for _, kind := range []synchronizer.Kind{configmaps, deployments, profiles, services, jobs} {
+			r.backend.reconcile(kind, false)
+		}
+		r.settle(10 * time.Minute)
+	}
 	err := r.agree(configmaps, deployments, profiles, services, jobs)
 	for _, k := range r.agent.Status().Kinds {
 		if err == nil && (k.State != StateWatching || k.Dirty != 0 || k.Held || k.Kind != services && k.Kind != jobs && k.Objects != len(r.cluster.Objects(k.Kind))) {

@@ -189,6 +189,7 @@ func (m *machine) finish(now time.Time, r *read, it item, err error) {
 		m.confirmAbsent(now, r)
 	case err != nil:
 		m.misread(now, r.key)
+		m.unconfirmed(r)
 	case it.problem == excluded:
 		m.superfluous(r, outsideRules)
 		m.exclude(r.key)

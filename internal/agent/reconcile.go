@@ -48,6 +48,7 @@ type batch struct {
 	keys   []key  // passUnlisted without a list: those to be read
 	done   []bool // byList: items that the list gave, or that were answered
 	open   int    // GETs that are wanted and have not ended
+	unread bool   // a GET of passAbsent has failed: a list is to tell
 }
 
 func newBatch(s *session, msg *synchronizer.Message) *batch {
@@ -187,6 +188,8 @@ func (m *machine) reconcile(now time.Time, limit int) {
 		m.endPass(b)
 	case b.cursor < b.length():
 		m.wantReads(now, b)
+	case b.unread && !m.traits.selecting:
+		b.begun = false
 	default:
 		m.endPass(b)
 	}
@@ -194,7 +197,8 @@ func (m *machine) reconcile(now time.Time, limit int) {
 
 // begin decides how the things of a pass are read.
 func (m *machine) begin(now time.Time, b *batch) {
-	b.begun, b.cursor = true, 0
+	again := b.unread
+	b.begun, b.unread, b.cursor = true, false, 0
 	wanted := 0
 	switch b.pass {
 	case passUnlisted:
@@ -217,7 +221,7 @@ func (m *machine) begin(now time.Time, b *batch) {
 	if b.pass == passAbsent {
 		useless = m.traits.selecting
 	}
-	if wanted <= rereadLimit || useless {
+	if useless || wanted == 0 || wanted <= rereadLimit && !again {
 		return
 	}
 	b.byList, b.keys, b.done = true, nil, make([]bool, len(b.items))
@@ -294,6 +298,16 @@ func (m *machine) answered(r *read) {
 	for i := range r.requests {
 		if b := r.requests[i].batch; b != nil {
 			b.open--
+		}
+	}
+}
+
+// unconfirmed says that a read has failed. Of objects that are known the owner of
+// the kind sees to it; of the others nothing is said without a list.
+func (m *machine) unconfirmed(r *read) {
+	for i := range r.requests {
+		if b := r.requests[i].batch; b != nil && b.pass == passAbsent {
+			b.unread = true
 		}
 	}
 }
@@ -383,7 +397,7 @@ func (m *machine) listComplete() {
 
 func (m *machine) endPass(b *batch) {
 	b.pass++
-	b.begun, b.byList, b.listed, b.cursor, b.keys, b.done = false, false, false, 0, nil, nil
+	b.begun, b.byList, b.listed, b.unread, b.cursor, b.keys, b.done = false, false, false, false, 0, nil, nil
 	if b.pass == passEnd {
 		m.batches = slices.Delete(m.batches, 0, 1)
 	}

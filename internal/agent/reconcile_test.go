@@ -56,7 +56,7 @@ func TestMachineReconciles(t *testing.T) {
 		{"it disappears meanwhile", none, synced, "batch a:1.w b:2.x end got a D a", "read a, delete a"},
 		{"it changes meanwhile", none, synced, "batch a:1.w b:2.x end M a:1.y got a:1.x got a:1.y", "read a, put a, read a, put a*"},
 		{"it waits in its window", none, synced + " M a:1.y M a:1.z", "batch a:1.y b:2.x end got a:1.z +10s", "read a, put a*"},
-		{"the read fails", none, synced, "batch a:1.x b:2.x c:3.x d:4.x end got! c got d +1h", "read c, read d, delete d*"},
+		{"the read fails", none, synced, "batch a:1.x b:2.x c:3.x d:4.x end got! c got d list a:1.x b:2.x d:4.x end", "read c, read d, delete d*, stop, list, verify d, watch L, delete c*"},
 		{"another read fails", none, synced, "batch a:1.w end got! a got b:2.x +500ms got a:1.x", "read a, read b, verify b*, read a, verify a"},
 		{"unreadable", none, "up list a:1.? end", "batch a:1.w end +1m", ""},
 		{"dirty", none, synced + " +200s down M a:1.y up", "batch a:1.y b:2.x end got a:1.y", "verify a"},

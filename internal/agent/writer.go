@@ -26,12 +26,13 @@ type Applier interface {
 }
 
 const (
-	writers      = 4           // objects that are written at the same time
-	writerQueue  = 1024        // statements that wait for one of them
-	writerBytes  = 32 << 20    // of all that wait; a larger one waits alone
-	writeTries   = 5           // of a statement that nobody decides
-	writeTimeout = time.Minute // of one
-	writeDelay   = 500 * time.Millisecond
+	writers        = 4                // objects that are written at the same time
+	writerQueue    = 1024             // statements that wait for one of them
+	writerBytes    = 32 << 20         // of all that wait; a larger one waits alone
+	writerPatience = 30 * time.Second // until a statement that finds no room is dropped
+	writeTries     = 5                // of a statement that nobody decides
+	writeTimeout   = time.Minute      // of one
+	writeDelay     = 500 * time.Millisecond
 )
 
 // dropDuplicate is the reason of exact repeats.
@@ -86,39 +87,23 @@ func (w *writer) run(ctx, life context.Context, all *sync.WaitGroup) {
 }
 
 // put takes a statement. It waits while too much waits already, so that the link
-// is not read and the backend holds back.
+// is not read and the backend holds back; but not for ever, for requests come by
+// the same link, and its end would not be noticed.
 func (w *writer) put(next write) {
 	next.cost = min(int64(next.msg.Size()), writerBytes)
-	if !w.reserve(&next) {
+	ctx, cancel := context.WithTimeout(w.ctx, writerPatience)
+	defer cancel()
+	if w.budget.Acquire(ctx, next.cost) != nil {
 		w.agent.drop(synchronizer.DropBacklog, &next.msg)
 		return
 	}
 	about := next.msg.Kind.String() + " " + next.msg.Namespace + "/" + next.msg.Name
 	select {
 	case w.lanes[maphash.String(w.seed, about)%writers] <- next:
-	case <-next.session.down:
+	case <-ctx.Done():
 		w.budget.Release(next.cost)
 		w.agent.drop(synchronizer.DropBacklog, &next.msg)
-	case <-w.ctx.Done():
-		w.budget.Release(next.cost)
 	}
-}
-
-// reserve waits for room, at most until the session is down.
-func (w *writer) reserve(next *write) bool {
-	if w.budget.TryAcquire(next.cost) {
-		return true
-	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-next.session.down:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return w.budget.Acquire(ctx, next.cost) == nil
 }
 
 // write writes one statement, unless it is an exact repeat of one that was
