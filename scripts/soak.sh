@@ -38,7 +38,7 @@ memory=$(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo 2>/
 	echo 'to the API server cut every 2 s, etcd compacted every 10 s while the client is kept away. Goroutines and'
 	echo 'heap are those of client, backend and test together.'
 	echo
-	echo '| seed | duration | writes | cuts | compactions | watches gone (410) | list pages | watches | GETs | objects at the end | goroutines | heap | store and cluster |'
+	echo '| seed | duration | writes | cuts | compactions | watches gone (410) | lists | watches | GETs | objects at the end | goroutines | heap | store and cluster |'
 	echo '|---|---|---|---|---|---|---|---|---|---|---|---|---|'
 } >>"$results"
 status=0
