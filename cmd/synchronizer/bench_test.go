@@ -114,9 +114,17 @@ func TestBenchUp(t *testing.T) {
 
 func TestBenchRefusesNonsense(t *testing.T) {
 	for _, args := range [][]string{
-		{"first-sync", "--objects", "0"}, {"first-sync", "--runs", "0"}, {"up", "-o", "xml"}, {"latency", "--rate", "0"}, {"latency", "now"},
-		{"first-sync", "--strategy", "guess"}, {"hot-object", "--changes", "0"}, {"hot-object", "--objects", "2"},
-		{"idle", "--absent", "40"}, {"idle", "--kinds", "99"}, {"idle", "--duration", "0s"},
+		{"first-sync", "--objects", "0"},
+		{"first-sync", "--runs", "0"},
+		{"up", "-o", "xml"},
+		{"latency", "--rate", "0"},
+		{"latency", "now"},
+		{"first-sync", "--strategy", "guess"},
+		{"hot-object", "--changes", "0"},
+		{"hot-object", "--objects", "2"},
+		{"idle", "--absent", "40"},
+		{"idle", "--kinds", "99"},
+		{"idle", "--duration", "0s"},
 	} {
 		root := newRoot()
 		root.SetArgs(append([]string{"bench"}, args...))
