@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -73,27 +72,6 @@ func withSelected(o *Options) {
 	}
 }
 
-// withJobs adds a kind of which objects with the value 0 are child workloads.
-func withJobs(o *Options) {
-	o.Cluster.(*kubefake.Cluster).Serve(jobs)
-	o.Kinds = append(o.Kinds, KindConfig{Kind: jobs, Strategy: StrategyPatch})
-}
-
-// exclude excludes a namespace. When it returns all that was decided before has
-// been sent, and what is sent later of the namespace is a fault.
-func (r *rig) exclude(namespace string) {
-	_, err := r.rules.Replace(filter.Lists{ExcludeNamespaces: []string{namespace}})
-	require.NoError(r.t, err)
-	synctest.Wait()
-	r.backend.quiet(namespace)
-}
-
-func (r *rig) include() {
-	r.backend.quiet("")
-	_, err := r.rules.Replace(filter.Lists{})
-	require.NoError(r.t, err)
-}
-
 func newRig(t *testing.T, change func(*Options)) *rig {
 	r := &rig{t: t, cluster: kubefake.New(), backend: newBackend(), done: make(chan error, 1), left: map[string]bool{}, held: map[string]bool{}}
 	options := Options{
@@ -108,18 +86,6 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	a, err := New(options)
 	require.NoError(t, err)
 	r.agent = a
-	return r
-}
-
-// newLiveRig is newRig with rules that can change.
-func newLiveRig(t *testing.T, change func(*Options)) *rig {
-	rules := filter.NewLive("operator", false)
-	r := newRig(t, func(o *Options) {
-		o.Filter = rules.Filter()
-		change(o)
-	})
-	r.rules = rules
-	r.include()
 	return r
 }
 
@@ -207,8 +173,6 @@ func doc(kind synchronizer.Kind, namespace, name, data string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"namespace":%q,"name":%q,"managedFields":[{"time":"x"}]},"data":{"value":%q}}`,
 		kind.GroupVersion(), types[kind], namespace, name, data)
 }
-
-func isChildJob(body []byte) bool { return bytes.Contains(body, []byte("ownerReferences")) }
 
 // backend accepts links and answers messages as an ingester does.
 type backend struct {
@@ -324,23 +288,6 @@ func (b *backend) ask(kind synchronizer.Kind, namespace, name string) {
 	defer b.mu.Unlock()
 	if b.link != nil {
 		b.link.down <- synchronizer.Message{Event: synchronizer.EventGet, Kind: kind, Namespace: namespace, Name: name, MsgID: "asked", Depth: 2}
-	}
-}
-
-// quiet says that nothing of a namespace may be sent from now on; "": all may.
-func (b *backend) quiet(namespace string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.silent = namespace
-}
-
-func (b *backend) sending(msgs []synchronizer.Message) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range msgs {
-		if b.silent != "" && msgs[i].Namespace == b.silent {
-			b.faults = append(b.faults, fmt.Sprintf("%s of the excluded %s/%s", msgs[i].Event, msgs[i].Namespace, msgs[i].Name))
-		}
 	}
 }
 
