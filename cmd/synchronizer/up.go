@@ -21,6 +21,11 @@ import (
 	"synchronizer/internal/kube"
 )
 
+// reconcileAfterConnect, in seconds, lets a client that comes back find out what
+// was deleted while it was away. Servers in the field do not do so by default, and
+// so neither do ours with a configuration file.
+const reconcileAfterConnect = 30
+
 // upFlags are the flags of up; empty ones leave the configuration as it is.
 type upFlags struct {
 	configDir, dataDir, listen, apiListen string
@@ -36,7 +41,8 @@ func newUp() *cobra.Command {
 		Long: `Run server, queue, ingester, store and API in one process, with no dependencies:
 the queue and the database are files in the data directory. With --kubeconfig also
 a client for that cluster. The first start makes the account "local", an access key
-for its clients and an API token for you.`,
+for its clients and an API token for you. Without a configuration file clients are asked
+30 s after they connect to compare what they have with what is stored.`,
 		Example: `  synchronizer up
   synchronizer up --kubeconfig ~/.kube/config --cluster dev`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return up(cmd, f) },
@@ -57,11 +63,15 @@ for its clients and an API token for you.`,
 }
 
 func up(cmd *cobra.Command, f upFlags) error {
-	c, warnings, err := config.LoadUp(f.environment(cmd, config.OS()))
+	env := f.environment(cmd, config.OS())
+	c, warnings, err := config.LoadUp(env)
 	p := app.NewProcess(os.Stderr)
 	app.Warn(p.Logger, warnings)
 	if err != nil {
 		return err
+	}
+	if dir, _ := env.Lookup("CONFIG"); dir == "" { // no file says what is wanted
+		c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds = reconcileAfterConnect
 	}
 	ctx := cmd.Context()
 	backend, err := server.Open(ctx, p, c)

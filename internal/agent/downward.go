@@ -79,3 +79,13 @@ func (a *Agent) single(s *session, msg *synchronizer.Message) {
 		a.writer.put(write{session: s, owner: owner, msg: *msg})
 	}
 }
+
+// Configured gives the configuration of a kind that is synchronized now, be it
+// because a wildcard means it.
+func (a *Agent) Configured(kind synchronizer.Kind) (KindConfig, bool) {
+	s := a.running.stream(kind)
+	if s == nil {
+		return KindConfig{}, false
+	}
+	return s.config, true
+}

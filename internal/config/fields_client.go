@@ -57,7 +57,7 @@ var clientFields = slices.Concat([]Field{
 		Example: `"namespace-filters"`,
 	},
 	{
-		Path: "inCluster.deduplication", Status: Planned,
+		Path: "inCluster.deduplication",
 		Doc: "Memory of the mutations from the backend that were applied, so that an exact repeat is skipped.",
 	},
 	{Path: "inCluster.deduplication.disabled", Doc: "Turns the memory off."},

@@ -87,6 +87,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 		Cluster: client.cluster, Select: client.selected, Discovery: client.cluster,
 		Dialer: client.dialer, Kinds: Kinds(in),
 		Filter: client.rules.filter, Policy: transform,
+		Applier: client.applier(transform), Applied: applied(in.Deduplication),
 		Drop: p.Drops.Drop, MaxObjectBytes: int(in.MaxObjectBytes), BaselineBytes: int(in.BaselineCacheBytes),
 		CoalesceWindow: max(in.CoalesceWindow.Std(), time.Nanosecond), // its zero is the default
 		Logger:         p.Logger, Registerer: reg,
