@@ -26,6 +26,7 @@ const (
 	DropSuperfluousGet DropReason = "object_gone"
 	DropRefused        DropReason = "queue_refused"
 	DropOutOfScope     DropReason = "out_of_scope"
+	DropDuplicate      DropReason = "duplicate"
 )
 
 // DropReasons is the one table of reasons, with what each means and what heals
@@ -43,7 +44,7 @@ var DropReasons = []struct {
 	{DropUnsupported, "client, server, ingester", "an event that this version does not act on"},
 	{DropUnreadable, "client", "an object whose body could not be read or transformed; it counts as present"},
 	{DropBacklog, "server", "the client did not read and its backlog was full; the next reconciliation repairs it"},
-	{DropDisconnected, "server", "the client left before the message was written"},
+	{DropDisconnected, "server, client", "the other side left before the message was written; for a report of the HTTP endpoint: the process ended first"},
 	{DropStale, "ingester", "older than what the store holds; nothing is lost"},
 	{DropForeign, "ingester", "account or cluster of the payload disagree with the record's properties"},
 	{DropDeadLetter, "ingester", "a record that can never be stored; it is kept on the dead-letter topic"},
@@ -51,6 +52,7 @@ var DropReasons = []struct {
 	{DropNotAMessage, "link", "a text frame; only binary frames carry messages"},
 	{DropSuperfluousGet, "client", "the backend asked for an object that no longer exists or is not carried; a deletion is reported on its own"},
 	{DropRefused, "server", "the queue refused what a client had sent for 20 s; the link was closed, and the client says again after the reconnect what it said in the last 100 s"},
+	{DropDuplicate, "client", "a command that this process has carried out already (deduplication)"},
 	{DropOutOfScope, "client", "an object that still exists but left the selector of its kind; it is kept in the store and not updated"},
 }
 

@@ -143,8 +143,6 @@ func (o *Options) complete() error {
 	switch {
 	case o.Cluster == nil, o.Dialer == nil, o.Policy == nil, o.Drop == nil:
 		return fmt.Errorf("%w: agent without cluster, dialer, policy or drop function", synchronizer.ErrInvalid)
-	case len(o.Kinds) == 0:
-		return fmt.Errorf("%w: agent without kinds", synchronizer.ErrInvalid)
 	}
 	if o.MaxObjectBytes <= 0 {
 		o.MaxObjectBytes = 64 << 20
@@ -184,6 +182,7 @@ type Agent struct {
 	hub       hub
 	reads     *semaphore.Weighted
 	writer    *writer
+	reports   *reports
 	ready     atomic.Bool
 }
 
@@ -212,6 +211,7 @@ func New(options Options) (*Agent, error) {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	a.writer = newWriter(a)
+	a.reports = newReports(a)
 	a.running.each(func(s *stream, _ *gate) { s.metrics = a.metrics.of(s.kind) })
 	return a, nil
 }
@@ -235,6 +235,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var streams sync.WaitGroup
 	a.running.run(ctx, life, &streams)
 	a.writer.run(ctx, life, &streams)
+	a.reports.run(ctx, life, &streams)
 	for link != nil {
 		s := newSession(link, a.options.Clock.Now())
 		a.metrics.connected.Set(1)

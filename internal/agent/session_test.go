@@ -104,7 +104,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Options){
 		"no cluster":  func(o *Options) {},
-		"no kinds":    func(o *Options) { o.Cluster, o.Kinds = emptyCluster(), nil },
 		"strategy":    func(o *Options) { o.Cluster, o.Kinds[0].Strategy = emptyCluster(), "sideways" },
 		"mode":        func(o *Options) { o.Cluster, o.Kinds[0].Mode = emptyCluster(), "sideways" },
 		"twice":       func(o *Options) { o.Cluster, o.Kinds = emptyCluster(), append(o.Kinds, o.Kinds[0]) },

@@ -58,7 +58,7 @@ var clientFields = slices.Concat([]Field{
 	},
 	{
 		Path: "inCluster.deduplication",
-		Doc: "Memory of the mutations from the backend that were applied, so that an exact repeat is skipped.",
+		Doc:  "Memory of the mutations from the backend that were applied, so that an exact repeat is skipped.",
 	},
 	{Path: "inCluster.deduplication.disabled", Doc: "Turns the memory off."},
 	{Path: "inCluster.deduplication.ttlSeconds", Doc: "How long a mutation is remembered. Zero, negative or overflowing: the default."},
@@ -146,8 +146,8 @@ var clientFields = slices.Concat([]Field{
 		Doc: "File that holds the salt, surrounding white space trimmed.", Example: `"/etc/synchronizer/salt"`,
 	},
 	{
-		Path: "httpEndpoint", Status: Planned,
-		Doc: "The endpoint to which other components post reports. Without this section there is none.",
+		Path: "httpEndpoint",
+		Doc:  "The endpoint to which other components post reports. Without this section there is none.",
 	},
 	{Path: "httpEndpoint.serverPort", Bound: Port, Doc: "Port of the endpoint."},
 	{Path: "httpEndpoint.resources", Doc: "The kinds that may be posted."},

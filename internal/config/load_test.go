@@ -67,7 +67,6 @@ func TestStockChartFilesLoad(t *testing.T) {
 		"inCluster.futureChartKey: unknown key, ignored (config.json:9)",
 		"chartVersion: unknown key, ignored (config.json:66)",
 		"inCluster.listPeriod: accepted for the sake of existing files, ignored (config.json:6)",
-		"httpEndpoint: accepted, has no effect yet in this version (config.json:56)",
 	}, texts(warnings))
 }
 

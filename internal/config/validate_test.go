@@ -81,6 +81,7 @@ func TestBadConfigurations(t *testing.T) {
  "resources": [{"version":"v1","resource":"pods","labelSelector":"a in b","fieldSelector":"c","namespaces":"E"}]},
  "httpEndpoint": {"resources": [{"group":"*","version":"v1","resource":"pods","labelSelector":"a=b"}]}}`,
 			want: []string{
+				"httpEndpoint.resources[0].labelSelector: not supported by this version (config.json:4)",
 				"inCluster.namespace: missing: it is where the ConfigMap of inCluster.namespaceFilterConfigMapName is",
 				"inCluster.resources[0].labelSelector: \"a in b\" is not a label selector: unable to parse requirement: found 'b' expected: '(' (config.json:3)",
 				"inCluster.resources[0].fieldSelector: \"c\" is not a field selector: invalid selector: 'c'; can't understand 'c' (config.json:3)",

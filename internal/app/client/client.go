@@ -25,14 +25,15 @@ import (
 
 // Client is a client that has been opened and not yet run.
 type Client struct {
-	process *app.Process
-	cluster *kube.Cluster
-	dialer  *link.Dialer
-	agent   *agent.Agent
-	rules   rules
-	health  net.Listener
-	version string
-	policy  string // hash
+	process  *app.Process
+	cluster  *kube.Cluster
+	dialer   *link.Dialer
+	agent    *agent.Agent
+	endpoint *endpoint // nil if there is none
+	rules    rules
+	health   net.Listener
+	version  string
+	policy   string // hash
 }
 
 // Open prepares a client for the API server that load finds. It sends nothing:
@@ -60,6 +61,9 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	defer func() {
 		if err != nil {
 			client.cluster.Close()
+			if client.endpoint != nil {
+				_ = client.endpoint.listener.Close()
+			}
 		}
 	}()
 	frames, err := link.NewMetrics(reg)
@@ -92,6 +96,9 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 		CoalesceWindow: max(in.CoalesceWindow.Std(), time.Nanosecond), // its zero is the default
 		Logger:         p.Logger, Registerer: reg,
 	}); err != nil {
+		return nil, err
+	}
+	if err = client.openEndpoint(ctx, p, c, reg); err != nil {
 		return nil, err
 	}
 	if health {
@@ -140,6 +147,9 @@ func (c *Client) Run(ctx context.Context) error {
 		c.dialer.Hello.ClusterUID, c.dialer.Hello.ResourceGroup = facts.ClusterUID, facts.ResourceGroup
 		return c.agent.Run(ctx)
 	})
+	if c.endpoint != nil {
+		g.Go(func() error { return c.endpoint.Serve(ctx, c.endpoint.listener) })
+	}
 	if c.health != nil {
 		c.process.Status = func() any { return c.Status() }
 		g.Go(func() error { return c.process.Health(ctx, c.health, c.Ready) })

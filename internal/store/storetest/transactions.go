@@ -167,4 +167,3 @@ func reopen(t *testing.T, b Backend) {
 	require.Equal(t, []string{"1", "2", "3"}, names(t, ctx, b, synchronizer.ObjectQuery{}))
 	require.Equal(t, []string{"1"}, names(t, ctx, b, synchronizer.ObjectQuery{Labels: []synchronizer.LabelRequirement{in("app", "x")}}))
 }
-
