@@ -34,6 +34,7 @@ type backend struct {
 	tokenFile string
 
 	registry *prometheus.Registry // nil if it is another process
+	queue    synchronizer.Queue   // nil if it is another process
 	ready    func() error
 	stop     func() // ends it in order and waits
 }
@@ -44,6 +45,12 @@ var keyed = map[string]string{"SYNCHRONIZER_BACKEND_ACCESSKEYS": config.AccessKe
 // startBackend runs a backend in this process on free ports and the data in dir,
 // until the test ends.
 func startBackend(t testing.TB, dir string, settings map[string]string) *backend {
+	t.Helper()
+	return startChanged(t, dir, settings, func(*config.Config) {})
+}
+
+// startChanged is startBackend with settings that have no environment variable.
+func startChanged(t testing.TB, dir string, settings map[string]string, change func(*config.Config)) *backend {
 	t.Helper()
 	var variables config.Env
 	for key, value := range map[string]string{
@@ -57,13 +64,14 @@ func startBackend(t testing.TB, dir string, settings map[string]string) *backend
 	}
 	c, _, err := config.LoadUp(variables)
 	require.NoError(t, err)
+	change(c)
 	p := app.NewProcess(newLog(t, "backend"))
 	opened, err := server.Open(t.Context(), p, c)
 	require.NoError(t, err)
 	b := &backend{
 		clients: opened.ClientsAddress(), accessKey: opened.Secrets.AccessKey, tokenFile: opened.Secrets.APITokenFile,
 		api:      newAPI(t, opened.APIAddress(), opened.Secrets.APIToken),
-		registry: p.Registry, ready: opened.Ready,
+		registry: p.Registry, queue: opened.Queue(), ready: opened.Ready,
 	}
 	_, b.stop = background(t, "backend", opened.Run)
 	eventually(t, "the backend is ready", func() bool { return b.ready() == nil })
