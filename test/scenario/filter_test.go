@@ -268,6 +268,32 @@ func TestB052StartAndFrames(t *testing.T) {
 			`{"ResourceVersion":0,"BaseObject":"","Depth":3,"Event":4,"Kind":{"Group":"apps","Version":"v1","Resource":"deployments","AdditionalProperties":null},"MsgId":"m","Name":%q,"Namespace":%q,"AdditionalProperties":null}`,
 			name, w.namespace)))
 	}
+	// reconcile lists, of both namespaces, one object with an old resourceVersion
+	// and one that there is not.
+	reconcile := func() {
+		t.Helper()
+		kind := map[string]any{"Group": "apps", "Version": "v1", "Resource": "deployments"}
+		var items []map[string]any
+		for _, w := range []*world{p.world, p.operator} {
+			for _, name := range []string{"web", "other", "absent"} {
+				items = append(items, map[string]any{"Depth": 2, "Event": stock.NewChecksum, "Kind": kind, "MsgId": "r", "Namespace": w.namespace, "Name": name, "ResourceVersion": 1, "Checksum": "x"})
+			}
+		}
+		frame, err := json.Marshal(map[string]any{
+			"Depth": 2, "Event": stock.Batch, "MsgId": "r", "BatchType": "reconciliation", "Items": map[string]any{"NewChecksum": items}, "Kind": kind,
+		})
+		require.NoError(t, err)
+		before := len(session.Received())
+		require.NoError(t, session.Send(frame))
+		eventually(t, "the reconciliation is answered", func() bool {
+			deleted, put := false, false
+			for _, f := range session.Received()[before:] {
+				deleted = deleted || f.Is(stock.ObjectDeleted, deployments, p.operator.namespace, "absent")
+				put = put || f.Is(stock.PutObject, deployments, p.operator.namespace, "other")
+			}
+			return deleted && put
+		})
+	}
 	answered := func(w *world, name string) {
 		t.Helper()
 		before := len(session.Received())
@@ -304,6 +330,8 @@ func TestB052StartAndFrames(t *testing.T) {
 	ask(p.world, "absent")
 	p.change(deployments, "web")
 	p.delete(deployments, "doomed")
+	p.create(deployments, "unlisted")
+	reconcile()
 	quiet()
 	p.network.Cut()
 	p.change(deployments, "web")
@@ -323,5 +351,8 @@ func TestB052StartAndFrames(t *testing.T) {
 	for _, f := range session.Received() {
 		require.False(t, f.Is(stock.ObjectDeleted, deployments, p.namespace, "doomed"))
 	}
+	reconcile()
+	session.WaitFor(stock.ObjectDeleted, deployments, p.namespace, "absent")
+	session.WaitFor(stock.NewChecksum, deployments, p.namespace, "unlisted")
 	p.running.runs(t)
 }
