@@ -183,6 +183,7 @@ type Agent struct {
 	reads     *semaphore.Weighted
 	writer    *writer
 	reports   *reports
+	relaxer   *relaxer
 	ready     atomic.Bool
 }
 
@@ -212,6 +213,7 @@ func New(options Options) (*Agent, error) {
 	}
 	a.writer = newWriter(a)
 	a.reports = newReports(a)
+	a.relaxer = newRelaxer(a)
 	a.running.each(func(s *stream, _ *gate) { s.metrics = a.metrics.of(s.kind) })
 	return a, nil
 }
@@ -236,6 +238,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.running.run(ctx, life, &streams)
 	a.writer.run(ctx, life, &streams)
 	a.reports.run(ctx, life, &streams)
+	a.relaxer.run(ctx, &streams)
 	for link != nil {
 		s := newSession(link, a.options.Clock.Now())
 		a.metrics.connected.Set(1)

@@ -288,6 +288,9 @@ func (m *machine) watchEnded(now time.Time, err error) {
 	if m.progress && !relist || now.Sub(m.started) >= healthyWatch {
 		m.failures = 0
 	}
+	if errors.Is(err, synchronizer.ErrGone) && m.lastErr != nil && !errors.Is(m.lastErr, synchronizer.ErrGone) {
+		m.failures = 0 // it was away, and answers again
+	}
 	orderly := err == nil || errors.Is(err, synchronizer.ErrGone)
 	switch {
 	case !orderly || m.failures > 0:

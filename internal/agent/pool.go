@@ -124,6 +124,15 @@ func (p *pool) leave(owner *stream) {
 	}
 }
 
+// clear removes all offers.
+func (p *pool) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for element := p.order.Front(); element != nil; element = p.order.Front() {
+		p.remove(element)
+	}
+}
+
 // room tells whether a body of n bytes should be offered now. If not, wait until
 // freed is closed or for the given time: the backend is busy asking.
 func (p *pool) room(n int, now time.Time) (wait time.Duration, freed <-chan struct{}) {

@@ -109,3 +109,15 @@ func TestIdentities(t *testing.T) {
 	}
 	require.Zero(t, parseVersion("0"))
 }
+
+// Cleared, the pool has room again and holds nothing; whoever waits goes on.
+func TestPoolClear(t *testing.T) {
+	p := newPool(1 << 20)
+	owner := &stream{}
+	for _, name := range []string{"a", "b"} {
+		p.add(owner, keyOf("default", name), offer{body: []byte("body")})
+	}
+	p.clear()
+	require.Zero(t, p.size())
+	require.Nil(t, p.take(owner, keyOf("default", "a")))
+}

@@ -224,6 +224,7 @@ func (s *stream) handle(it feedItem) {
 		if list {
 			s.metrics.lists.Observe(now.Sub(s.listing).Seconds())
 			s.machine.listEnded(now, it.cursor, it.err)
+			s.agent.relaxer.afterList(len(s.machine.objects))
 		} else {
 			s.machine.watchEnded(now, it.err)
 		}
