@@ -99,6 +99,11 @@ func TestOpenErrors(t *testing.T) {
 	_, err := Open(t.Context(), app.NewProcess(io.Discard), load(t, "ws://127.0.0.1:1"), kube.LoadOptions{Flag: "/nonexistent"}, false)
 	require.ErrorContains(t, err, "finding the API server: reading kubeconfig /nonexistent (from --kubeconfig)")
 
+	nameless := load(t, "ws://127.0.0.1:1")
+	nameless.InCluster.NamespaceFilterConfigMapName = "namespace-filters"
+	_, err = Open(t.Context(), app.NewProcess(io.Discard), nameless, kube.LoadOptions{Flag: kubeconfig(t, "http://127.0.0.1:1")}, false)
+	require.ErrorContains(t, err, "inCluster.namespace: missing")
+
 	busy, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
 	require.NoError(t, err)
 	defer busy.Close()
