@@ -30,6 +30,14 @@
 // is said comes from GETs. With a selector a deleted object may still exist, so a
 // GET decides (hollow).
 //
+// What the backend says comes the other way (downward). A reconciliation lists all
+// that it has of a kind; the machine compares, once the kind was read completely,
+// and says what is gone, what is another state and what is missing there
+// (reconcile). What is listed and absent is looked for once more before it counts
+// as deleted: what the rules leave out is not known, and exists all the same.
+// Statements about objects are written into the cluster by a few workers, in order
+// for each object, and not twice (writer).
+//
 // A kind goes through list, watch, and, when the watch can no longer be resumed,
 // list again; a list marks what it sees and then sweeps what it did not see.
 // Absence counts only after a list that is complete.
