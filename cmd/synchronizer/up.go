@@ -70,9 +70,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return err
 	}
-	if dir, _ := env.Lookup("CONFIG"); dir == "" { // no file says what is wanted
-		c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds = reconcileAfterConnect
-	}
+	compareByDefault(c, env)
 	ctx := cmd.Context()
 	backend, err := server.Open(ctx, p, c)
 	if err != nil {
@@ -93,6 +91,13 @@ func up(cmd *cobra.Command, f upFlags) error {
 	g.Go(func() error { return backend.Run(ctx) })
 	g.Go(func() error { return announceReady(ctx, c.Backend.DataDir, backend) })
 	return g.Wait()
+}
+
+// compareByDefault holds where no file says what is wanted.
+func compareByDefault(c *config.Config, env config.Env) {
+	if dir, _ := env.Lookup("CONFIG"); dir == "" {
+		c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds = reconcileAfterConnect
+	}
 }
 
 // environment puts the flags over the configuration, in the form of the
