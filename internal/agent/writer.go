@@ -35,9 +35,6 @@ const (
 	writeDelay     = 500 * time.Millisecond
 )
 
-// dropDuplicate is the reason of exact repeats.
-const dropDuplicate synchronizer.DropReason = "duplicate"
-
 // write is a statement that is to be written.
 type write struct {
 	session *session
@@ -117,7 +114,7 @@ func (w *writer) write(ctx context.Context, next *write) {
 	f := dedup.Of(frame)
 	frame = nil
 	if identified && memory.Seen(f) {
-		w.agent.drop(dropDuplicate, &next.msg)
+		w.agent.drop(synchronizer.DropDuplicate, &next.msg)
 		return
 	}
 	result := w.apply(ctx, &next.msg)

@@ -179,7 +179,7 @@ func TestRepeatsOfStatements(t *testing.T) {
 		r.say(put)
 		r.say(put)
 		require.Len(t, to.did(), 1)
-		require.Equal(t, []string{"PutObject /v1/configmaps default/c"}, r.backend.dropped(dropDuplicate))
+		require.Equal(t, []string{"PutObject /v1/configmaps default/c"}, r.backend.dropped(synchronizer.DropDuplicate))
 		r.say(other)
 		require.Len(t, to.did(), 1, "the same MsgId with other content is no repeat")
 		r.say(nameless)
