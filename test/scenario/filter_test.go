@@ -341,7 +341,14 @@ func TestB052StartAndFrames(t *testing.T) {
 	before = 0
 	p.change(deployments, "web")
 	ask(p.world, "web")
-	session.WaitFor(stock.NewChecksum, deployments, p.operator.namespace, "other") // it was said shortly before
+	eventually(t, "what was said shortly before is said again", func() bool {
+		for _, f := range session.Received() { // as a checksum, or whole if its watch tells the change only now
+			if f.Is(stock.NewChecksum, deployments, p.operator.namespace, "other") || f.Is(stock.PutObject, deployments, p.operator.namespace, "other") {
+				return true
+			}
+		}
+		return false
+	})
 	quiet()
 
 	p.editAnd(updated, everything)
