@@ -281,6 +281,10 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(context.Context, strin
 		}
 	}
 	report, err := run(cmd.Context(), commandLine(cmd), progress())
+	if err != nil && cmd.Context().Err() != nil {
+		// Whatever failed then failed because it was told to stop.
+		return fmt.Errorf("interrupted: %w", context.Cause(cmd.Context()))
+	}
 	if err != nil {
 		return err
 	}

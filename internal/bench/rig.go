@@ -250,7 +250,7 @@ func await(ctx context.Context, p *process, limit, interval time.Duration, what 
 	for {
 		ok, err := done()
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 		if ok || err != nil {
 			return err
@@ -260,7 +260,7 @@ func await(ctx context.Context, p *process, limit, interval time.Duration, what 
 		case <-p.done:
 			return p.ended()
 		case <-ctx.Done():
-			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+			return context.Cause(ctx)
 		case <-deadline.C:
 			return fmt.Errorf("waited %s in vain for %s; the end of the log of the %s:\n%s", limit, what, p.name, p.tail())
 		}
@@ -295,6 +295,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 }
