@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,33 +42,10 @@ func (c *Cluster) get(ctx context.Context, verb, path string, query url.Values, 
 
 // getAs is get for an answer of another form than plain JSON.
 func (c *Cluster) getAs(ctx context.Context, accept, verb, path string, query url.Values, silence time.Duration) (*answer, error) {
-	if err := c.limiter.Wait(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, fmt.Errorf("waiting for the request limit: %w", err)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	a := &answer{ctx: ctx, cancel: cancel, limit: silence, bytes: c.metrics.bytes.WithLabelValues(verb)}
-	a.timer = time.AfterFunc(silence, func() { cancel(errSilent) })
-	target := *c.base
-	target.Path = strings.TrimSuffix(target.Path, "/") + path
-	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	a, response, err := c.send(ctx, call{method: http.MethodGet, verb: verb, path: path, query: query, accept: accept, silence: silence})
 	if err != nil {
-		a.Close()
-		return nil, fmt.Errorf("building request: %w", err)
-	}
-	request.Header.Set("Accept", accept)
-	response, err := c.http.Do(request)
-	if err != nil {
-		c.metrics.requests.WithLabelValues(verb, "error").Inc()
-		err = a.because(withoutURL(err))
-		a.Close()
 		return nil, err
 	}
-	c.metrics.requests.WithLabelValues(verb, strconv.Itoa(response.StatusCode)).Inc()
-	a.body, a.length = response.Body, response.ContentLength
 	if response.StatusCode != http.StatusOK {
 		failure := readFailure(response)
 		a.Close()
@@ -75,6 +53,57 @@ func (c *Cluster) getAs(ctx context.Context, accept, verb, path string, query ur
 	}
 	a.timer.Stop()
 	return a, nil
+}
+
+// call is one request.
+type call struct {
+	method, verb string // verb is for the metrics
+	path         string
+	query        url.Values
+	accept       string
+	contentType  string // of the body
+	body         []byte // nil: none
+	silence      time.Duration
+}
+
+// send sends a request, whatever the status of its answer, which the caller must
+// close. While the caller has not stopped its timer, nothing may be silent for long.
+func (c *Cluster) send(ctx context.Context, k call) (*answer, *http.Response, error) {
+	if err := c.limiter.Wait(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, fmt.Errorf("waiting for the request limit: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	a := &answer{ctx: ctx, cancel: cancel, limit: k.silence, bytes: c.metrics.bytes.WithLabelValues(k.verb)}
+	a.timer = time.AfterFunc(k.silence, func() { cancel(errSilent) })
+	target := *c.base
+	target.Path = strings.TrimSuffix(target.Path, "/") + k.path
+	target.RawQuery = k.query.Encode()
+	var body io.Reader
+	if k.body != nil {
+		body = bytes.NewReader(k.body)
+	}
+	request, err := http.NewRequestWithContext(ctx, k.method, target.String(), body)
+	if err != nil {
+		a.Close()
+		return nil, nil, fmt.Errorf("building request: %w", err)
+	}
+	request.Header.Set("Accept", k.accept)
+	if k.body != nil {
+		request.Header.Set("Content-Type", k.contentType)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		c.metrics.requests.WithLabelValues(k.verb, "error").Inc()
+		err = a.because(withoutURL(err))
+		a.Close()
+		return nil, nil, err
+	}
+	c.metrics.requests.WithLabelValues(k.verb, strconv.Itoa(response.StatusCode)).Inc()
+	a.body, a.length = response.Body, response.ContentLength
+	return a, response, nil
 }
 
 // statusError keeps what the API server said beside what it means.

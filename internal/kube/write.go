@@ -3,16 +3,12 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
-	"time"
 
 	"synchronizer"
 )
@@ -86,7 +82,10 @@ func (c *Cluster) write(ctx context.Context, verb string, kind synchronizer.Kind
 	if verb == "delete" {
 		query = url.Values{"propagationPolicy": {"Background"}}
 	}
-	a, err := c.send(ctx, verb, target, query, contentType, body)
+	a, err := c.change(ctx, call{
+		method: methods[verb], verb: verb, path: target, query: query, accept: jsonBody,
+		contentType: contentType, body: body, silence: c.options.ReadSilence,
+	})
 	if err != nil {
 		if errors.Is(err, synchronizer.ErrKindNotServed) {
 			c.forget(kind)
@@ -104,40 +103,13 @@ func (c *Cluster) write(ctx context.Context, verb string, kind synchronizer.Kind
 	return o, nil
 }
 
-// send sends one request that changes something and reads what the API server
+// change sends one request that changes something and reads what the API server
 // thinks of it. The caller must close the answer.
-func (c *Cluster) send(ctx context.Context, verb, target string, query url.Values, contentType string, body []byte) (*answer, error) {
-	if err := c.limiter.Wait(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, fmt.Errorf("waiting for the request limit: %w", err)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	silence := c.options.ReadSilence
-	a := &answer{ctx: ctx, cancel: cancel, limit: silence, bytes: c.metrics.bytes.WithLabelValues(verb)}
-	a.timer = time.AfterFunc(silence, func() { cancel(errSilent) })
-	address := *c.base
-	address.Path = strings.TrimSuffix(address.Path, "/") + target
-	address.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, methods[verb], address.String(), bytes.NewReader(body))
+func (c *Cluster) change(ctx context.Context, k call) (*answer, error) {
+	a, response, err := c.send(ctx, k)
 	if err != nil {
-		a.Close()
-		return nil, fmt.Errorf("building request: %w", err)
-	}
-	request.Header.Set("Accept", jsonBody)
-	if len(body) > 0 {
-		request.Header.Set("Content-Type", contentType)
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		c.metrics.requests.WithLabelValues(verb, "error").Inc()
-		err = a.because(withoutURL(err))
-		a.Close()
 		return nil, err
 	}
-	c.metrics.requests.WithLabelValues(verb, strconv.Itoa(response.StatusCode)).Inc()
-	a.body, a.length = response.Body, response.ContentLength
 	if response.StatusCode/100 != 2 {
 		raw, _ := io.ReadAll(io.LimitReader(a, refusalLimit))
 		a.Close()
