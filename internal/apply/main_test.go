@@ -4,7 +4,6 @@ package apply
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 
 	"synchronizer"
@@ -27,28 +25,8 @@ var (
 	startErr error
 )
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "apply")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	server, startErr = kubetest.StartMain(dir)
-	status := m.Run()
-	if startErr == nil {
-		if err := server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping kubernetes:", err)
-			status = 1
-		}
-	}
-	if err := goleak.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	return status
+func TestMain(m *testing.M) {
+	os.Exit(kubetest.Main(m, func(_ string, c *kubetest.Cluster, err error) { server, startErr = c, err }))
 }
 
 // environment is a namespace of the real API server, an Applier on it and what

@@ -4,7 +4,6 @@ package kubetest_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
@@ -27,31 +25,11 @@ var (
 	startErr error
 )
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
+func TestMain(m *testing.M) {
 	if dir := os.Getenv(abandonVariable); dir != "" {
-		return abandon(dir)
+		os.Exit(abandon(dir))
 	}
-	dir, err := os.MkdirTemp("", "kubetest")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	shared, startErr = kubetest.StartMain(dir)
-	status := m.Run()
-	if startErr == nil {
-		err = shared.Stop()
-	}
-	if err == nil {
-		err = goleak.Find()
-	}
-	if err != nil && status == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	return status
+	os.Exit(kubetest.Main(m, func(_ string, c *kubetest.Cluster, err error) { shared, startErr = c, err }))
 }
 
 func TestDefinitionAndObject(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"synchronizer/test/kubetest"
 )
 
@@ -22,31 +20,13 @@ var (
 	program string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "scenario")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	// Without a cluster every test is skipped, and the program is not needed.
-	if shared, startErr = kubetest.StartMain(dir); startErr == nil {
-		startErr = build(dir)
-	}
-	status := m.Run()
-	if shared != nil {
-		err = shared.Stop()
-	}
-	if err == nil {
-		err = goleak.Find()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = max(status, 1)
-	}
-	return status
+func TestMain(m *testing.M) {
+	os.Exit(kubetest.Main(m, func(dir string, c *kubetest.Cluster, err error) {
+		// Without a cluster every test is skipped, and the program is not needed.
+		if shared, startErr = c, err; err == nil {
+			startErr = build(dir)
+		}
+	}))
 }
 
 func build(dir string) error {

@@ -3,11 +3,8 @@
 package faultproxy_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"synchronizer/test/kubetest"
 )
@@ -18,26 +15,6 @@ var (
 	startErr error
 )
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "faultproxy")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	shared, startErr = kubetest.StartMain(dir)
-	status := m.Run()
-	if startErr == nil {
-		err = shared.Stop()
-	}
-	if err == nil {
-		err = goleak.Find()
-	}
-	if err != nil && status == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	return status
+func TestMain(m *testing.M) {
+	os.Exit(kubetest.Main(m, func(_ string, c *kubetest.Cluster, err error) { shared, startErr = c, err }))
 }
