@@ -34,7 +34,8 @@ import (
 type payments struct {
 	*world
 	operator *world
-	rights   string // the manifest's Role and RoleBinding
+	rights   string        // the manifest's Role and RoleBinding
+	window   time.Duration // of the client's changes; 0: as by default
 	network  *proxy.Proxy
 	client   *client.Client
 	log      *lines
@@ -92,6 +93,9 @@ func (p *payments) start(to target) {
 	require.NoError(p.t, os.WriteFile(file, text, 0o600))
 	c, _, err := config.LoadClient(config.Env{ConfigDir: dir})
 	require.NoError(p.t, err)
+	if p.window > 0 {
+		c.InCluster.CoalesceWindow = config.Duration(p.window)
+	}
 	p.log = newLog(p.t, "client")
 	process := app.NewProcess(p.log)
 	p.client, err = client.Open(p.t.Context(), process, c, kube.LoadOptions{Flag: p.kubeconfig}, true)

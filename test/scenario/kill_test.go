@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"synchronizer/test/kubetest"
 )
 
@@ -43,7 +45,7 @@ func TestServerKilledInSync(t *testing.T) {
 }
 
 // The client is killed while it tells of new objects; the next one tells what
-// its predecessor could not. Deletions made while no client runs would need a
+// its predecessor could not. Deletions made while no client runs need a
 // reconciliation and are none of this.
 func TestClientKilledInSync(t *testing.T) {
 	t.Parallel()
@@ -86,4 +88,63 @@ func TestClientKilledInSync(t *testing.T) {
 	third.kill()
 	w.startClientProcess(to(b))
 	w.agree(b)
+}
+
+// The client is killed while it tells of new objects, and again while it answers the
+// reconciliation after the connect. What is deleted, created and changed until the
+// next one runs is found by that one's reconciliation.
+func TestClientKilledAndObjectsDeleted(t *testing.T) {
+	t.Parallel()
+	kubetest.Require(t, startErr)
+	w := newWorld(t, shared, configMaps, deployments)
+	w.createMany(configMaps, "old", 60, 2000)
+	w.createMany(deployments, "web", 5, 0)
+	b := startChanged(t, t.TempDir(), keyed, reconcilingSoon)
+	first := w.startClientProcess(to(b))
+	w.agree(b)
+
+	done, _ := background(t, "creation", func(ctx context.Context) error {
+		for _, name := range names("new", 0, 200) {
+			if err := w.tryCreate(ctx, configMaps, name, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	moment := 65 + 20 + rand.New(rand.NewPCG(2, 0)).IntN(120)
+	eventually(t, "the moment has come", func() bool { return b.count(t.Context(), w) >= moment })
+	first.kill()
+	t.Logf("killed when %d of 265 were stored", b.count(t.Context(), w))
+	<-done
+	gone := append(names("old", 0, 20), names("new", 0, 10)...) // all were stored
+	w.delete(configMaps, gone...)
+	w.delete(configMaps, names("new", 190, 200)...) // those hardly were
+	w.delete(configMaps, names("new", 10, 15)...)
+	w.create(configMaps, names("new", 10, 15)...) // others of the same name
+	w.change(configMaps, names("old", 20, 30)...)
+	w.change(configMaps, names("new", 15, 25)...)
+	w.delete(deployments, "web-000")
+	w.change(deployments, "web-001")
+	w.create(deployments, "later")
+
+	second := w.startClientProcess(to(b))
+	w.settled(b)
+	for _, name := range gone {
+		require.True(t, b.deleted(w, configMaps, name), name)
+	}
+	require.True(t, b.deleted(w, deployments, "web-000"))
+	require.Equal(t, w.uid(configMaps, "new-010"), b.object(t, w, configMaps, "new-010").UID)
+
+	second.kill()
+	w.delete(configMaps, names("new", 30, 130)...)
+	before := b.count(t.Context(), w)
+	third := w.startClientProcess(to(b))
+	eventually(t, "it tells deletions", func() bool { return b.count(t.Context(), w) < before })
+	third.kill()
+	t.Logf("killed when %d of 100 deletions were stored", before-b.count(t.Context(), w))
+	w.delete(configMaps, names("new", 130, 140)...)
+	w.create(configMaps, names("new", 30, 35)...)
+	w.change(deployments, "web-002")
+	w.startClientProcess(to(b))
+	w.settled(b)
 }
