@@ -126,9 +126,9 @@ func TestB043LinksThatFlap(t *testing.T) {
 				time.Sleep(time.Millisecond) // of the bubble
 			}
 		}()
-		time.Sleep(time.Second)
-		r.backend.pause() // so that a Send is stuck
-		time.Sleep(8 * time.Second)
+		time.Sleep(time.Second)     // of the bubble
+		r.backend.pause()           // so that a Send is stuck
+		time.Sleep(8 * time.Second) // of the bubble
 		started := time.Now()
 		r.stop()
 		require.LessOrEqual(t, time.Since(started), flushTime)

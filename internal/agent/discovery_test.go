@@ -61,7 +61,7 @@ func (d *fakeDiscovery) define(kind synchronizer.Kind) {
 		d.crds[name] = fmt.Sprint("uid-", d.made)
 		d.log = append(d.log, catalog.Definition{Change: catalog.Added, Name: name, UID: d.crds[name], Generation: 1})
 	})
-	time.Sleep(d.lag)
+	time.Sleep(d.lag) // of the bubble
 	d.serve(kind)
 }
 

@@ -45,9 +45,11 @@ func TestMachineReconciles(t *testing.T) {
 		{"before the first list", none, "up", "batch c:3.x a:1.x end list! a:1.x end +1s list a:1.x end got c", "verify a, list, watch L, read c, delete c*"},
 		{"while it cannot be listed", none, synced, "gone batch c:3.x a:1.x b:2.x end list! end +1s list a:1.x b:2.x end got c", "list, list, watch L, read c, delete c*"},
 		{"while the watch is broken", none, synced, "broken batch a:1.x b:2.x c:3.x end +499ms +1ms got c", "watch L, read c, delete c*"},
-		{"while deletions are held", none, "up list " + many("o%d:u", 0, 60) + "end",
+		{
+			"while deletions are held", none, "up list " + many("o%d:u", 0, 60) + "end",
 			"gone list " + many("o%d:u", 0, 30) + "end batch " + many("o%d:u", 0, 60) + "c:1 end +29s +1s list " + many("o%d:u", 0, 60) + "end got c",
-			"list, watch L, stop, list, watch L, read c, delete c*"},
+			"list, watch L, stop, list, watch L, read c, delete c*",
+		},
 		{"the link breaks", none, synced + " +200s", "batch a:1.x b:2.x c:3.x end down up +1m", "read c"},
 		{"the link breaks before the list", none, "up", "batch c:3.x end down list end up +1m", "watch L"},
 
@@ -72,14 +74,22 @@ func TestMachineReconciles(t *testing.T) {
 		{"leaving", selecting, synced, "D a batch a:1.w b:2.x end got a:1.y", "read a, drop out_of_scope"},
 		{"reports", events, synced, "batch c:3.x end +1m", "drop unsupported"},
 
-		{"many absent", none, "up list a:1.x end", "batch a:1.x " + many("o%d:1", 0, 300) + "end list a:1.x o7:1.y o8:1.x^ end got o7:1.y",
-			"stop, list, verify o7, watch L, " + strings.Replace(strings.Replace(all("delete o%d*", 300), "delete o7*, ", "", 1), "delete o8*, ", "", 1) + ", read o7, put o7*"},
-		{"many changed", none, "up list a:1.x " + many("o%d:u", 0, 300) + "end", "batch a:1.x " + many("o%d:0", 0, 300) + "end list a:1.x " + many("o%d:u", 0, 300) + "end",
-			"stop, list, " + all("put o%d*", 300) + ", watch L"},
-		{"many changed, and the list breaks", none, "up list a:1.x " + many("o%d:u", 0, 300) + "end", "batch a:1.x " + many("o%d:0", 0, 300) + "end list! a:1.x " + many("o%d:u", 0, 100) + "end +1s list a:1.x " + many("o%d:u", 0, 300) + "end",
-			"stop, list, " + all("put o%d*", 100) + ", list, " + strings.TrimPrefix(all("put o%d*", 300), all("put o%d*", 100)+", ") + ", watch L"},
-		{"many not listed", none, "up list a:1.x " + many("o%d:u", 0, 300) + "end", "batch a:1.x end list a:1.x " + many("o%d:u", 0, 300) + "end",
-			"stop, list, " + all("verify o%d*", 300) + ", watch L"},
+		{
+			"many absent", none, "up list a:1.x end", "batch a:1.x " + many("o%d:1", 0, 300) + "end list a:1.x o7:1.y o8:1.x^ end got o7:1.y",
+			"stop, list, verify o7, watch L, " + strings.Replace(strings.Replace(all("delete o%d*", 300), "delete o7*, ", "", 1), "delete o8*, ", "", 1) + ", read o7, put o7*",
+		},
+		{
+			"many changed", none, "up list a:1.x " + many("o%d:u", 0, 300) + "end", "batch a:1.x " + many("o%d:0", 0, 300) + "end list a:1.x " + many("o%d:u", 0, 300) + "end",
+			"stop, list, " + all("put o%d*", 300) + ", watch L",
+		},
+		{
+			"many changed, and the list breaks", none, "up list a:1.x " + many("o%d:u", 0, 300) + "end", "batch a:1.x " + many("o%d:0", 0, 300) + "end list! a:1.x " + many("o%d:u", 0, 100) + "end +1s list a:1.x " + many("o%d:u", 0, 300) + "end",
+			"stop, list, " + all("put o%d*", 100) + ", list, " + strings.TrimPrefix(all("put o%d*", 300), all("put o%d*", 100)+", ") + ", watch L",
+		},
+		{
+			"many not listed", none, "up list a:1.x " + many("o%d:u", 0, 300) + "end", "batch a:1.x end list a:1.x " + many("o%d:u", 0, 300) + "end",
+			"stop, list, " + all("verify o%d*", 300) + ", watch L",
+		},
 		{"hollow", hollow, "up list a:1.x end got a:1.x", "batch a:1.w c:3.x end got c got a:1.x", "read c, delete c*, read a, put a*"},
 	}
 	for _, test := range tests {

@@ -200,7 +200,8 @@ func TestReconciliationAnswers(t *testing.T) {
 		require.Equal(t, []string{"Batch reconciliation"}, r.backend.dropped(synchronizer.DropNotConfigured))
 		require.Empty(t, say(synchronizer.Message{BatchType: "later", Kind: configmaps, MsgID: "m"}))
 		require.Empty(t, say(synchronizer.Message{BatchType: wire.Reconciliation, Kind: configmaps, MsgID: "m", Items: []synchronizer.Message{
-			item(widgets, "default", "x", 0, ""), {Event: synchronizer.EventPut, Kind: configmaps, Namespace: "default", Name: "y"},
+			item(widgets, "default", "x", 0, ""),
+			{Event: synchronizer.EventPut, Kind: configmaps, Namespace: "default", Name: "y"},
 			item(configmaps, "default", "a", versionIn(stored.body), ""), item(configmaps, "default", "b", version, ""),
 		}}))
 		require.Len(t, r.backend.dropped(synchronizer.DropUnsupported), 3)

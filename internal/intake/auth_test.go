@@ -173,7 +173,7 @@ func TestDecisionsAreKept(t *testing.T) {
 		decide("a", alerts, 0, 1)
 		decide("a", "networkstreams", 0, 2) // another resource is another question
 		decide("b", alerts, 0, 3)
-		time.Sleep(time.Nanosecond) // synctest
+		time.Sleep(1 * time.Nanosecond) // synctest
 		decide("a", alerts, 0, 4)
 		// What was allowed is refused once it is asked again, and the other way round.
 		api.access = func(json.RawMessage) (string, error) { return `{"allowed":false}`, nil }
