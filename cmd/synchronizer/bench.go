@@ -36,7 +36,7 @@ removes everything.`,
   synchronizer bench latency --rate 10 --duration 10s
   synchronizer bench up`,
 	}
-	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchHotObject(), newBenchIdle(), newBenchUp(), newBenchRecord(), newBenchProfiled())
+	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchHotObject(), newBenchIdle(), newBenchUp(), newBenchEndpoint(), newBenchApply(), newBenchReconcile(), newBenchRecord(), newBenchProfiled())
 	return cmd
 }
 
@@ -232,6 +232,18 @@ func newBenchProfiled() *cobra.Command {
 	}
 }
 
+// registerRealOnly is registerSource for what needs a real API server.
+func (f *benchFlags) registerRealOnly(cmd *cobra.Command) {
+	f.Objects = 1 // none are made
+	cmd.Flags().StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig of the API server")
+	cmd.Flags().StringVar(&f.Client, "client", "", clientUsage)
+	if err := cmd.MarkFlagRequired("kubeconfig"); err != nil {
+		panic(err) // only for a flag that does not exist
+	}
+}
+
+const clientUsage = "program of the client (built from cmd/client) instead of `synchronizer agent`"
+
 func (f *benchFlags) registerReport(cmd *cobra.Command, runs int) {
 	fl := cmd.Flags()
 	fl.Uint64Var(&f.Seed, "seed", 1, "seed of the generated objects")
@@ -252,7 +264,7 @@ func (f *benchFlags) registerObjects(cmd *cobra.Command, objects int) {
 func (f *benchFlags) registerSource(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.Kubeconfig, "kubeconfig", "", "use this real API server instead of the stub")
-	fl.StringVar(&f.Client, "client", "", "program of the client (built from cmd/client) instead of `synchronizer agent`")
+	fl.StringVar(&f.Client, "client", "", clientUsage)
 	if fl.Lookup("recording") != nil {
 		cmd.MarkFlagsMutuallyExclusive("kubeconfig", "recording")
 	}
@@ -300,7 +312,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(context.Context, strin
 // measured; paths, which are of this machine, are left out.
 func commandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
-	for _, name := range []string{"objects", "seed", "runs", "rate", "changes", "kinds", "absent", "duration", "strategy", "settle", "idle"} {
+	for _, name := range []string{"objects", "seed", "runs", "rate", "changes", "callers", "puts", "kinds", "absent", "duration", "strategy", "settle", "idle"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 			line = append(line, "--"+name, flag.Value.String())
 		}

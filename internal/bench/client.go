@@ -31,6 +31,11 @@ type clientSetup struct {
 	kinds      []synchronizer.Kind
 	watched    int // how many of the kinds are served
 	strategy   string
+	// reports are the kinds that the HTTP endpoint takes, without a CRD; none: there
+	// is no endpoint.
+	reports []synchronizer.Kind
+	// podNamespace is where callers of the endpoint must have their right.
+	podNamespace string
 }
 
 // deploymentsOf is the setup for the Deployments of a source.
@@ -42,18 +47,27 @@ func deploymentsOf(src source, strategy string) clientSetup {
 }
 
 // config is the client's configuration file.
-func (s clientSetup) config(server, accessKey string, healthPort int) ([]byte, error) {
-	resources := make([]map[string]string, 0, len(s.kinds))
-	for _, kind := range s.kinds {
-		resources = append(resources, map[string]string{
-			"group": kind.Group, "version": kind.Version, "resource": kind.Resource, "strategy": s.strategy,
-		})
-	}
-	return json.Marshal(map[string]any{"inCluster": map[string]any{
+func (s clientSetup) config(server, accessKey string, healthPort, endpointPort int) ([]byte, error) {
+	sections := map[string]any{"inCluster": map[string]any{
 		"serverUrl": "ws://" + server, "account": account, "clusterName": clusterName,
 		"accessKey": accessKey, "healthPort": healthPort,
-		"includeNamespaces": s.namespaces, "resources": resources,
-	}})
+		"includeNamespaces": s.namespaces, "resources": configured(s.kinds, s.strategy),
+	}}
+	if len(s.reports) > 0 {
+		sections["httpEndpoint"] = map[string]any{"serverPort": endpointPort, "resources": configured(s.reports, strategyCopy)}
+	}
+	return json.Marshal(sections)
+}
+
+// configured are the kinds as a configuration lists them.
+func configured(kinds []synchronizer.Kind, strategy string) []map[string]string {
+	resources := make([]map[string]string, 0, len(kinds))
+	for _, kind := range kinds {
+		resources = append(resources, map[string]string{
+			"group": kind.Group, "version": kind.Version, "resource": kind.Resource, "strategy": strategy,
+		})
+	}
+	return resources
 }
 
 // startClient starts the client. It returns at once.
@@ -67,13 +81,20 @@ func (r *rig) startClient(ctx context.Context, setup clientSetup, profile string
 	if err != nil {
 		return err
 	}
+	endpointPort := 0
+	if len(setup.reports) > 0 {
+		if endpointPort, err = freePort(ctx); err != nil {
+			return err
+		}
+	}
 	r.clientHealth, r.watched = fmt.Sprintf("127.0.0.1:%d", port), setup.watched
+	r.endpoint = fmt.Sprintf("127.0.0.1:%d", endpointPort)
 	key, err := os.ReadFile(filepath.Join(r.dataDir(), "access-key"))
 	if err != nil {
 		return fmt.Errorf("reading the access key: %w", err)
 	}
 	dir := filepath.Join(r.dir, "client")
-	config, err := setup.config(r.addresses.Clients, strings.TrimSpace(string(key)), port)
+	config, err := setup.config(r.addresses.Clients, strings.TrimSpace(string(key)), port, endpointPort)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
@@ -86,6 +107,9 @@ func (r *rig) startClient(ctx context.Context, setup clientSetup, profile string
 	argv := r.argv(r.clientProfile, "agent", "--config", dir, "--kubeconfig", setup.kubeconfig)
 	if r.programs.Client != "" {
 		argv = []string{"env", "CONFIG=" + dir, "KUBECONFIG=" + setup.kubeconfig, r.programs.Client}
+	}
+	if setup.podNamespace != "" {
+		argv = append([]string{"env", "POD_NAMESPACE=" + setup.podNamespace}, argv...)
 	}
 	r.client, err = startProcess(ctx, "client", filepath.Join(r.dir, "client.log"), argv...)
 	return err

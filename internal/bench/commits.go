@@ -29,8 +29,8 @@ type seen map[version]time.Time
 
 const commitPoll = time.Millisecond
 
-// openCommits starts behind what is committed now.
-func openCommits(ctx context.Context, file string) (*commits, error) {
+// openDatabase opens the backend's database to read it, over one connection.
+func openDatabase(file string) (*sql.DB, error) {
 	u := url.URL{Scheme: "file", Path: file, RawQuery: url.Values{
 		"mode": {"ro"}, "_pragma": {"busy_timeout(1000)", "query_only(1)"},
 	}.Encode()}
@@ -39,6 +39,15 @@ func openCommits(ctx context.Context, file string) (*commits, error) {
 		return nil, fmt.Errorf("opening the database to read it: %w", err)
 	}
 	db.SetMaxOpenConns(1) // data_version is that of a connection
+	return db, nil
+}
+
+// openCommits starts behind what is committed now.
+func openCommits(ctx context.Context, file string) (*commits, error) {
+	db, err := openDatabase(file)
+	if err != nil {
+		return nil, err
+	}
 	c := &commits{db: db, seen: seen{}}
 	if err := db.QueryRowContext(ctx, "SELECT coalesce(max(pos), 0) FROM changes").Scan(&c.pos); err != nil {
 		_ = db.Close()

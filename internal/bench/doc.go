@@ -4,11 +4,13 @@
 // each a process of its own, on this machine, between an API server and the
 // database. It is a command and nothing else imports it.
 //
-// Five benchmarks: FirstSync (all objects of a cluster into an empty backend),
+// Eight benchmarks: FirstSync (all objects of a cluster into an empty backend),
 // Latency (from a change to its committed row), HotObject (one object that changes
-// all the time), Idle (a client whose kinds do not change or do not exist) and Up
-// (start and idle memory of the process that holds everything). Each gives a Report: the machine, the
-// data, and figures with their goals.
+// all the time), Idle (a client whose kinds do not change or do not exist),
+// Reconcile (a comparison that finds nothing), Endpoint (alerts over HTTP), Apply
+// (what the backend writes into the cluster; here it runs in this process) and Up
+// (start and idle memory of the process that holds everything). Each gives a
+// Report: the machine, the data, and figures with their goals.
 //
 // The API server is a stub that replays LIST pages from memory, so that the two
 // cores are the system's, or a real one in which the benchmark makes its objects

@@ -64,7 +64,7 @@ func startProcess(ctx context.Context, name, logFile string, argv ...string) (*p
 // cluster than that of the benchmark.
 var foreign = []string{
 	"CONFIG", "CLUSTER_CONFIG", "CLUSTER_NAME", "SERVICES", "API_URL", "KUBECONFIG", "MAX_OBJECT_SIZE",
-	"RELEASE", "HELM_RELEASE", "ENABLE_PROFILER",
+	"RELEASE", "HELM_RELEASE", "ENABLE_PROFILER", "POD_NAMESPACE", "KS_API_AUDIENCE", "KS_API_AUTH_DISABLED",
 }
 
 // environment is this process's without what is foreign; warnings only, so that

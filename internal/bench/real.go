@@ -28,17 +28,20 @@ import (
 	"synchronizer/internal/rawjson"
 )
 
-// real is a real API server with Deployments in a namespace of the benchmark's
-// own, which closing removes. They have no replicas, so that a cluster with
+// real is a real API server with objects in a namespace of the benchmark's own,
+// which closing removes. Deployments have no replicas, so that a cluster with
 // controllers makes no pods of them.
 type real struct {
 	file      string
 	config    *rest.Config
 	http      *http.Client
 	namespace string
-	names     []string
-	about     Data
-	round     int // of changes
+	// collections are what is removed before the namespace, for API servers
+	// without the controller that empties one: "/apis/apps/v1", "deployments".
+	collections [][2]string
+	names       []string
+	about       Data
+	round       int // of changes
 
 	mu   sync.Mutex
 	sent map[version]time.Time
@@ -52,29 +55,17 @@ const (
 	cleanupTimeout = 2 * time.Minute
 )
 
+// openReal makes Deployments.
 func openReal(ctx context.Context, o SourceOptions, bar *Progress) (_ *real, err error) {
-	r := &real{
-		namespace: "bench-" + strings.ToLower(rand.Text()[:8]),
-		sent:      map[version]time.Time{},
-	}
-	if r.file, err = filepath.Abs(o.Kubeconfig); err != nil {
-		return nil, fmt.Errorf("resolving kubeconfig: %w", err)
-	}
-	if r.config, _, err = kube.LoadConfig(kube.LoadOptions{Flag: r.file}); err != nil {
+	r, err := openNamespace(ctx, o.Kubeconfig, [2]string{"/apis/apps/v1", "deployments"})
+	if err != nil {
 		return nil, err
-	}
-	if r.http, err = rest.HTTPClientFor(r.config); err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	namespace := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, r.namespace)
-	if _, err := r.do(ctx, http.MethodPost, "/api/v1/namespaces", "application/json", []byte(namespace)); err != nil {
-		return nil, fmt.Errorf("making the benchmark's namespace (the user of the kubeconfig must be allowed to): %w", err)
-	}
 	if err := r.create(ctx, o, bar); err != nil {
 		return nil, err
 	}
@@ -84,6 +75,40 @@ func openReal(ctx context.Context, o SourceOptions, bar *Progress) (_ *real, err
 	}
 	r.about, err = describe(r.place(), bodies)
 	return r, err
+}
+
+// openNamespace makes an empty namespace; collections are what will be in it.
+func openNamespace(ctx context.Context, kubeconfig string, collections ...[2]string) (_ *real, err error) {
+	r := &real{
+		namespace: "bench-" + strings.ToLower(rand.Text()[:8]), collections: collections,
+		sent: map[version]time.Time{},
+	}
+	if r.file, err = filepath.Abs(kubeconfig); err != nil {
+		return nil, fmt.Errorf("resolving kubeconfig: %w", err)
+	}
+	if r.config, _, err = kube.LoadConfig(kube.LoadOptions{Flag: r.file}); err != nil {
+		return nil, err
+	}
+	if r.http, err = rest.HTTPClientFor(r.config); err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	namespace := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, r.namespace)
+	if err := r.post(ctx, "/api/v1/namespaces", namespace); err != nil {
+		err = fmt.Errorf("making the benchmark's namespace (the user of the kubeconfig must be allowed to): %w", err)
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// post creates one object.
+func (r *real) post(ctx context.Context, path, manifest string) error {
+	_, err := r.do(ctx, http.MethodPost, path, "application/json", []byte(manifest))
+	return err
+}
+
+// collection is the path of a collection of the namespace.
+func (r *real) collection(c [2]string) string {
+	return c[0] + "/namespaces/" + r.namespace + "/" + c[1]
 }
 
 // place says which API server it is without its address.
@@ -210,14 +235,19 @@ func (r *real) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	defer r.http.CloseIdleConnections()
-	_, err := r.do(ctx, http.MethodDelete, r.path(""), "", nil)
-	if _, err2 := r.do(ctx, http.MethodDelete, "/api/v1/namespaces/"+r.namespace, "", nil); err == nil {
-		err = err2
+	var err error
+	remove := func(path string) {
+		_, failed := r.do(ctx, http.MethodDelete, path, "", nil)
+		var status *statusError
+		if errors.As(failed, &status) && status.code == http.StatusNotFound {
+			return
+		}
+		err = errors.Join(err, failed)
 	}
-	var status *statusError
-	if errors.As(err, &status) && status.code == http.StatusNotFound {
-		err = nil
+	for _, c := range r.collections {
+		remove(r.collection(c))
 	}
+	remove("/api/v1/namespaces/" + r.namespace)
 	if err != nil {
 		return fmt.Errorf("removing the benchmark's namespace (remove it with `kubectl delete namespace %s`): %w", r.namespace, err)
 	}

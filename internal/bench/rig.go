@@ -46,14 +46,16 @@ type rig struct {
 	http     *http.Client
 
 	backend, client *process
+	endBackend      func() error // of one in this process; nil: there is none
 	// What the files of their CPU profiles begin with; empty without profiles.
 	backendProfile, clientProfile string
 
 	addresses                   addresses
 	api                         *api.Client
 	clientHealth                string
-	watched                     int   // kinds that the client is to watch
-	backendPeakAnon, clientPeak int64 // greatest RssAnon seen
+	endpoint                    string // host:port of the client's HTTP endpoint
+	watched                     int    // kinds that the client is to watch
+	backendPeakAnon, clientPeak int64  // greatest RssAnon seen
 }
 
 // addresses is the file addresses.json of `up`.
@@ -75,6 +77,9 @@ func (r *rig) close() error {
 		if p != nil {
 			errs = append(errs, p.stop())
 		}
+	}
+	if r.endBackend != nil {
+		errs = append(errs, r.endBackend())
 	}
 	r.http.CloseIdleConnections()
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
