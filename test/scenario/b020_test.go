@@ -20,14 +20,15 @@ import (
 )
 
 // TestB020ExcludedOnAllPathsOut: a namespace is excluded while a change of an object
-// in it waits for the end of its window, and then the backend asks for that object,
-// reconciles it and patches it wrongly. None of the four lets anything out, and
+// in it waits for the end of its window, and then the backend asks for objects in it,
+// names them in a reconciliation and patches one wrongly. None of the four lets anything out, and
 // what the backend writes arrives all the same.
 func TestB020ExcludedOnAllPathsOut(t *testing.T) {
 	t.Parallel()
 	kubetest.Require(t, startErr)
 	p := newPayments(t)
 	p.window = 3 * time.Second // so that the exclusion comes well within it
+	p.create(deployments, "held")
 	require.NoError(t, shared.Apply(t.Context(), p.rights))
 	require.NoError(t, shared.Grant(t.Context(), kubetest.Subject{Namespace: p.operator.namespace, Name: "synchronizer"}, kubetest.PolicyRule{
 		APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
@@ -63,23 +64,27 @@ func TestB020ExcludedOnAllPathsOut(t *testing.T) {
 	count := func(name string, labels map[string]string) int { return int(counter(p.running.registry, name, labels)) }
 	wrong := map[string]any{"Patch": `{"spec":{"replicas":7}}`, "Checksum": strings.Repeat("0", 64)}
 
-	for _, w := range []*world{p.world, p.operator} {
-		name := map[*world]string{p.world: "web", p.operator: "other"}[w]
+	sync := func(w *world, name string) {
+		t.Helper()
 		session.WaitFor(stock.NewChecksum, deployments, w.namespace, name)
 		tell(stock.GetObject, w, name, nil)
 		session.WaitFor(stock.PutObject, deployments, w.namespace, name)
 	}
+	sync(p.world, "web")
+	sync(p.world, "held")
+	sync(p.operator, "other")
 	session.WaitFor(stock.NewChecksum, deployments, p.namespace, "doomed")
 
-	// In the window: seen, and not said yet.
-	p.change(deployments, "web")
-	session.WaitFor(stock.PatchObject, deployments, p.namespace, "web")
+	// In the window: seen, and not said yet. Nothing else is about this object, for
+	// it would be forgotten by that.
+	p.change(deployments, "held")
+	session.WaitFor(stock.PatchObject, deployments, p.namespace, "held")
 	before := sentSoFar()
 	modified := func() int {
 		return count("synchronizer_agent_events_total", map[string]string{"type": "modified"})
 	}
 	seen := modified()
-	p.change(deployments, "web")
+	p.change(deployments, "held")
 	eventually(t, "the change is seen", func() bool { return modified() == seen+1 })
 	p.exclude()
 
