@@ -43,6 +43,12 @@ bench reconcile --client bin/client
 build_kubernetes
 start_kubernetes "$work/kubernetes"
 real=(--client bin/client --kubeconfig "$kubeconfig")
+# What the API server answered for such objects, replayed.
+echo
+echo "== bench record"
+run bin/synchronizer bench record "$work/recording" --kubeconfig "$kubeconfig" --objects 10000 || fail 'bench record failed; the reason stands above.'
+bench first-sync --client bin/client --recording "$work/recording" "$@"
+bench latency --client bin/client --recording "$work/recording" --rate 1000
 bench first-sync "${real[@]}" --objects 5000 "$@"
 bench latency "${real[@]}" --rate 10
 bench hot-object "${real[@]}"

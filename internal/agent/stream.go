@@ -224,7 +224,7 @@ func (s *stream) handle(it feedItem) {
 		if list {
 			s.metrics.lists.Observe(now.Sub(s.listing).Seconds())
 			s.machine.listEnded(now, it.cursor, it.err)
-			s.agent.relaxer.afterList(len(s.machine.objects))
+			s.agent.relaxer.after(len(s.machine.objects))
 		} else {
 			s.machine.watchEnded(now, it.err)
 		}
@@ -249,6 +249,7 @@ func (s *stream) takeRequest() {
 	case q.batch != nil:
 		if q.session == s.session {
 			s.machine.reconciled(q.batch)
+			s.agent.relaxer.after(len(q.batch.items))
 		}
 	case q.fetch:
 		if q.session == s.session {

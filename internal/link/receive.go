@@ -85,7 +85,11 @@ func (l *v1) parse(frame []byte) (synchronizer.Message, bool) {
 func readFrame(r io.Reader, buf []byte, most int) (frame []byte, size int64, err error) {
 	for {
 		if len(buf) == cap(buf) {
-			grown := make([]byte, len(buf), min(max(2*cap(buf), 4<<10), most+1))
+			next := max(2*cap(buf), 4<<10)
+			if cap(buf) >= maxPooledBytes { // large ones grow less, for the old one lives beside the new
+				next = cap(buf) + cap(buf)/2
+			}
+			grown := make([]byte, len(buf), min(next, most+1))
 			copy(grown, buf)
 			buf = grown
 		}
