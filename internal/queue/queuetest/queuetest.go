@@ -16,24 +16,6 @@ import (
 	"synchronizer"
 )
 
-// Open opens the queue; after Close it can be opened again, with what was kept.
-type Open func(t *testing.T) synchronizer.Queue
-
-// Factory makes brokers.
-type Factory struct {
-	// New makes an empty broker, which ends with the test.
-	New func(t *testing.T) Open
-	// MaxPayload is the size above which a record must be refused, 0 if there is
-	// no limit that a test can reach.
-	MaxPayload int
-	// Large is the size of the large record; 0 means 20 MiB.
-	Large int
-	// OneMember says that a second member of a group is refused.
-	OneMember bool
-	// Patience bounds every wait for something that must come; 0 means 20 s.
-	Patience time.Duration
-}
-
 // Run runs the suite.
 func Run(t *testing.T, f Factory) {
 	if f.Large == 0 {
