@@ -158,6 +158,11 @@ type PulsarConfig struct {
 	Clusters               []string `json:"clusters"`
 	RedeliveryDelaySeconds Seconds  `json:"redeliveryDelaySeconds"`
 	MaxDeliveryAttempts    int      `json:"maxDeliveryAttempts"`
+	Token                  Secret   `json:"token"`
+	TokenPath              string   `json:"tokenPath"`
+	TLSCACertPath          string   `json:"tlsCaCertPath"`
+	TLSCertPath            string   `json:"tlsCertPath"`
+	TLSKeyPath             string   `json:"tlsKeyPath"`
 }
 
 // MessageQueue chooses and configures the queue between server and ingester.
@@ -198,6 +203,9 @@ type KafkaConfig struct {
 type NATSConfig struct {
 	Servers       []string `json:"servers"`
 	Prefix        string   `json:"prefix"`
+	Replicas      int      `json:"replicas"`
+	MaxBytes      int64    `json:"maxBytes"`
+	MaxAge        Duration `json:"maxAge"`
 	User          string   `json:"user"`
 	Password      Secret   `json:"password"`
 	Token         Secret   `json:"token"`

@@ -51,6 +51,8 @@ func Default() *Config {
 			},
 			LinkV2:             "auto",
 			ClientBacklogBytes: 16 * mib,
+			ProducerTopic:      defaultPulsarTopic,
+			ConsumerTopic:      defaultPulsarTopic,
 			ConsumerWorkers:    10,
 			MessageQueue:       MessageQueue{Embedded: EmbeddedQueue{MaxBytes: 1024 * mib, MaxAge: Duration(7 * 24 * time.Hour)}},
 			SkipAlertsFrom:     []string{},
@@ -76,21 +78,33 @@ func Default() *Config {
 	}
 }
 
+// defaultPulsarTopic is the topic of both directions in the field's files.
+const defaultPulsarTopic = "synchronizer"
+
 // setDefaults gives an optional section its defaults when a file has it.
 func (h *HTTPEndpoint) setDefaults() { *h = HTTPEndpoint{ServerPort: 8089, Resources: []Resource{}} }
 
-func (p *PulsarConfig) setDefaults() { *p = PulsarConfig{Clusters: []string{}} }
+func (p *PulsarConfig) setDefaults() {
+	*p = PulsarConfig{Tenant: "public", Namespace: "default", Clusters: []string{}}
+}
 
 func (k *KafkaConfig) setDefaults() {
 	*k = KafkaConfig{
 		BootstrapServers: []string{},
+		ProducerTopic:    "armo.kubescape.synchronizer.out",
+		ConsumerTopic:    "armo.kubescape.synchronizer.in",
 		CompressionType:  "zstd",
 		MaxMessageBytes:  64 * mib,
 		SecurityProtocol: "PLAINTEXT",
 	}
 }
 
-func (n *NATSConfig) setDefaults() { *n = NATSConfig{Servers: []string{}, Prefix: "synchronizer"} }
+func (n *NATSConfig) setDefaults() {
+	*n = NATSConfig{
+		Servers: []string{}, Prefix: "synchronizer", Replicas: 1,
+		MaxBytes: 1024 * mib, MaxAge: Duration(7 * 24 * time.Hour),
+	}
+}
 
 // ListenAddress is the address on which the server waits for clients: backend.listen, else
 // backend.port on all interfaces.

@@ -111,7 +111,7 @@ func TestDefaultsOfOptionalSections(t *testing.T) {
 	for _, role := range []Role{RoleClient, RoleServer} {
 		problems, _ := c.check(role, false)
 		for _, p := range problems {
-			require.Contains(t, []string{"backend.pulsarConfig", "backend.allowAnonymous"}, p.Path, p.Message)
+			require.Contains(t, []string{"backend.pulsarConfig.url", "backend.allowAnonymous"}, p.Path, p.Message)
 		}
 	}
 }

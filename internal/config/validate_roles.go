@@ -166,6 +166,7 @@ func (k *checker) server(role Role) {
 			k.problem("ingester.v1Kinds", "%q is not group/version/resource", kind)
 		}
 	}
+	k.queue(b)
 	if role == RoleIngester {
 		if b.QueueType() == QueueEmbedded {
 			k.problem("backend.messageQueue", "the embedded queue can be read only inside the server: run server or up, or choose a broker")

@@ -92,17 +92,16 @@ func TestBadConfigurations(t *testing.T) {
 		{
 			name: "server keys that must not be ignored", role: RoleServer,
 			content: `{"backend": {"tls": {"certPath": "c", "keyPath": "k"}, "authenticationServer": {"url": "https://a"}, "accessKeys": "stor",
- "messageQueue": {"type": "kafka"}, "pulsarConfig": {}},
+ "messageQueue": {"type": "kafka"}},
  "store": {"postgres": {"url": "postgres://u:hunter2@h/d"}}, "api": {"tlsListen": ":8443", "tls": {"certPath": "c"}}}`,
 			want: []string{
 				"backend.tls: not supported by this version (config.json:1)",
 				"backend.authenticationServer.url: not supported by this version (config.json:1)",
 				`backend.accessKeys: unknown value "stor": use store (config.json:1)`,
-				"backend.pulsarConfig: not supported by this version (config.json:2)",
-				`backend.messageQueue.type: "kafka" is not supported by this version: use embedded (config.json:2)`,
 				"store.postgres.url: not supported by this version (config.json:3)",
 				"api.tlsListen: not supported by this version (config.json:3)",
 				"api.tls: not supported by this version (config.json:3)",
+				"backend.messageQueue.kafkaConfig: missing: messageQueue.type is kafka",
 			},
 		},
 		{
@@ -181,8 +180,6 @@ func TestWarnings(t *testing.T) {
 		"backend.port: the key is there twice; the last one counts (config.json:2)",
 		"somethingElse: unknown key, ignored (config.json:6)",
 		"backend.reconciliationTaskConfig.reconcileAfterConnectSeconds: too large for the delay plus jitter: ignored (config.json:3)",
-		"backend.messageQueue.encoding: accepted, has no effect yet in this version (config.json:5)",
-		"backend.messageQueue.kafkaConfig: accepted, has no effect yet in this version (config.json:5)",
 		"backend.messageQueue.kafkaConfig.groupIdPrefix: accepted for the sake of existing files, ignored (config.json:5)",
 		"ingester.enabled: nothing will read the embedded queue: no other process can (config.json:6)",
 	}, texts(warnings))
