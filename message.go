@@ -26,6 +26,7 @@ const (
 	EventServerConnected     // a client has connected
 	EventConnectedClients    // who is connected
 	EventReconciliationBatch // several reconciliation requests at once
+	EventIngesterPresent     // an ingester of this project works behind the queue
 )
 
 var eventNames = [...]string{
@@ -33,6 +34,7 @@ var eventNames = [...]string{
 	EventDelete: "DeleteObject", EventGet: "GetObject", EventReconciliation: "ReconciliationRequest",
 	EventPing: "Ping", EventBatch: "Batch", EventServerConnected: "ServerConnected",
 	EventConnectedClients: "ConnectedClients", EventReconciliationBatch: "ReconciliationRequestBatch",
+	EventIngesterPresent: "IngesterPresent",
 }
 
 // String is the event's name in the queue's vocabulary.

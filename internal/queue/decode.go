@@ -38,7 +38,8 @@ func Decode(r *synchronizer.Record) (synchronizer.Message, error) {
 	if m.Event == synchronizer.EventUnknown {
 		return m, nil
 	}
-	anonymous := m.Event == synchronizer.EventConnectedClients || m.Event == synchronizer.EventReconciliationBatch
+	anonymous := m.Event == synchronizer.EventConnectedClients || m.Event == synchronizer.EventReconciliationBatch ||
+		m.Event == synchronizer.EventIngesterPresent
 	if !anonymous || m.ClusterID != (synchronizer.ClusterID{}) {
 		if err := m.ClusterID.Validate(); err != nil {
 			return synchronizer.Message{}, fmt.Errorf("reading properties of %s: %w", m.Event, err)
@@ -152,6 +153,13 @@ func decodeOther(m *synchronizer.Message, payload []byte) error {
 		}
 		m.Depth, m.MsgID = p.Depth, p.MsgID
 		return agree(m.ClusterID, p.Account, p.Cluster)
+	case synchronizer.EventIngesterPresent:
+		var p presentPayload
+		if err := unmarshal(payload, m.Event, &p); err != nil {
+			return err
+		}
+		m.Depth, m.MsgID = p.Depth, p.MsgID
+		return nil
 	case synchronizer.EventConnectedClients:
 		var p clientsPayload
 		if err := unmarshal(payload, m.Event, &p); err != nil {

@@ -95,7 +95,7 @@ func check(m *synchronizer.Message) error {
 			return fmt.Errorf("%w: identity of the object is not UTF-8", synchronizer.ErrInvalid)
 		}
 	case synchronizer.EventReconciliation, synchronizer.EventServerConnected:
-	case synchronizer.EventConnectedClients, synchronizer.EventReconciliationBatch:
+	case synchronizer.EventConnectedClients, synchronizer.EventReconciliationBatch, synchronizer.EventIngesterPresent:
 		if m.ClusterID == (synchronizer.ClusterID{}) {
 			return nil
 		}

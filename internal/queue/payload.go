@@ -46,6 +46,11 @@ type connectedPayload struct { // ServerConnected
 	MsgID   string `json:"msgId"`
 }
 
+type presentPayload struct { // IngesterPresent
+	Depth int    `json:"depth"`
+	MsgID string `json:"msgId"`
+}
+
 type clientsPayload struct { // ConnectedClients
 	ServerName string          `json:"serverName"`
 	Clients    []clientPayload `json:"clients"`
@@ -95,6 +100,8 @@ func payloadOf(m *synchronizer.Message) ([]byte, error) {
 	switch m.Event {
 	case synchronizer.EventServerConnected:
 		payload = connectedPayload{Cluster: m.Cluster, Account: m.Account, Depth: m.Depth, MsgID: m.MsgID}
+	case synchronizer.EventIngesterPresent:
+		payload = presentPayload{Depth: m.Depth, MsgID: m.MsgID}
 	case synchronizer.EventConnectedClients:
 		if m.Clients == nil {
 			return nil, fmt.Errorf("%w: %s without clients", synchronizer.ErrInvalid, m.Event)

@@ -63,6 +63,9 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 	case m.Event == synchronizer.EventUnknown:
 		s.options.Drop(synchronizer.DropUnknownEvent, fmt.Sprintf("record %q for %s", r.Property(queue.PropertyEvent), r.Key))
 		return
+	case m.Event == synchronizer.EventIngesterPresent:
+		s.ingesterSeen.Store(s.options.Now().UnixNano())
+		return
 	case m.Event == synchronizer.EventReconciliation && m.Known != nil:
 	case !m.Event.AboutObject():
 		s.options.Drop(synchronizer.DropUnsupported, fmt.Sprintf("record %s for %s", m.Event, r.Key))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -287,5 +288,20 @@ func TestAccountsAreApart(t *testing.T) {
 		require.Equal(t, fmt.Sprint(seen[account]), r.Property(queue.PropertySeq))
 	}
 	group.Wait()
+	require.Empty(t, f.drops.All())
+}
+
+// TestIngesterPresence: an ingester's announcement counts for half a minute.
+func TestIngesterPresence(t *testing.T) {
+	var clock atomic.Int64
+	clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
+	f := newFixture(t, Options{Now: func() time.Time { return time.Unix(0, clock.Load()) }}, nil)
+	require.False(t, f.IngesterPresent())
+	f.down(synchronizer.Message{Event: synchronizer.EventIngesterPresent, Depth: 1, MsgID: "m"})
+	require.Eventually(t, f.IngesterPresent, limit, time.Millisecond)
+	clock.Add(int64(ingesterSilence - 1))
+	require.True(t, f.IngesterPresent())
+	clock.Add(1)
+	require.False(t, f.IngesterPresent())
 	require.Empty(t, f.drops.All())
 }

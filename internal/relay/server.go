@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,6 +34,9 @@ const (
 	flushTimeout = 10 * time.Second
 	// retryAfter is what a client is told that cannot be let in just now.
 	retryAfter = 5 * time.Second
+	// ingesterSilence is how long an announcement of an ingester counts; they come
+	// every 10 s.
+	ingesterSilence = 30 * time.Second
 )
 
 // Options are what a Server needs; all fields but Now must be set.
@@ -70,6 +74,9 @@ type Server struct {
 	draining context.Context
 	drain    context.CancelFunc
 	started  chan struct{} // closed when In is tailed: answers can be delivered
+	// ingesterSeen is when an ingester of this project last announced itself, in
+	// nanoseconds of Unix time.
+	ingesterSeen atomic.Int64
 
 	publishTimeout, flushTimeout time.Duration
 
@@ -139,6 +146,12 @@ func (s *Server) Ready() error {
 	default:
 		return errors.New("not yet subscribed to the queue")
 	}
+}
+
+// IngesterPresent reports whether an ingester of this project has announced
+// itself lately: it understands more than one of the field.
+func (s *Server) IngesterPresent() bool {
+	return s.options.Now().Sub(time.Unix(0, s.ingesterSeen.Load())) < ingesterSilence
 }
 
 // ServeHTTP accepts a client on any path. Refusals come in the order missing
