@@ -137,6 +137,33 @@ func (c *Config) IngesterEnabled() bool {
 	return c.Backend.QueueType() == QueueEmbedded
 }
 
+// ServerHasStore says whether the server opens the store, and with it the API: to ingest, for
+// access keys, or because it is one that processes can share.
+func (c *Config) ServerHasStore() bool {
+	return c.IngesterEnabled() || c.Backend.AccessKeys == AccessKeysStore || c.Store.Postgres.URL.Reveal() != ""
+}
+
+// QueueEncoding is backend.messageQueue.encoding, else "field" where others may read the records.
+func (c *Config) QueueEncoding() string {
+	switch queue := c.Backend.QueueType(); {
+	case c.Backend.MessageQueue.Encoding != "":
+		return c.Backend.MessageQueue.Encoding
+	case queue == QueueKafka || queue == QueuePulsar:
+		return "field"
+	default:
+		return "compact"
+	}
+}
+
+// IngesterGroup is the name by which ingesters of this backend share the work: ingester.group,
+// on Pulsar ingester.subscription.
+func (c *Config) IngesterGroup() string {
+	if c.Backend.QueueType() == QueuePulsar {
+		return c.Ingester.Subscription
+	}
+	return c.Ingester.Group
+}
+
 // Kinds are ingester.v1Kinds; none when the key is empty. Validation has refused those that
 // cannot be read.
 func (i *Ingester) Kinds() ([]synchronizer.Kind, error) {

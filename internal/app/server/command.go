@@ -4,10 +4,8 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"os"
 
-	"synchronizer"
 	"synchronizer/internal/app"
 	"synchronizer/internal/config"
 )
@@ -29,12 +27,15 @@ func Run(ctx context.Context, configDir string) error {
 	if err != nil {
 		return err
 	}
-	p.Logger.Info("serving", "clients", b.ClientsAddress(), "api", b.APIAddress(), "apiToken", b.Secrets.APITokenFile)
+	if b.APIAddress() == "" {
+		p.Logger.Info("records are left to other ingesters, so this process has no store and no API", "queue", c.Backend.QueueType())
+	}
+	p.Logger.Info("serving", "queue", c.Backend.QueueType(), "clients", b.ClientsAddress(), "api", b.APIAddress(), "apiToken", b.Secrets.APITokenFile)
 	return b.Run(ctx)
 }
 
 // RunIngester is the ingester as a process of its own.
-func RunIngester(_ context.Context, configDir string) error {
+func RunIngester(ctx context.Context, configDir string) error {
 	env := config.OS()
 	if configDir != "" {
 		env = env.With("CONFIG", configDir)
@@ -45,5 +46,10 @@ func RunIngester(_ context.Context, configDir string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: backend.messageQueue.type %q is not supported by this version: run `synchronizer server`, which has its ingester inside", synchronizer.ErrInvalid, c.Backend.QueueType())
+	b, err := OpenIngester(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	p.Logger.Info("ingesting", "queue", c.Backend.QueueType(), "group", c.IngesterGroup(), "health", b.HealthAddress())
+	return b.Run(ctx)
 }

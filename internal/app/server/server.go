@@ -7,7 +7,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -23,9 +22,7 @@ import (
 	"synchronizer/internal/ingest"
 	"synchronizer/internal/link"
 	"synchronizer/internal/queue"
-	"synchronizer/internal/queue/nats"
 	"synchronizer/internal/relay"
-	"synchronizer/internal/store/sqlite"
 	"synchronizer/internal/telemetry"
 )
 
@@ -39,13 +36,15 @@ const (
 )
 
 // Backend is a backend that has been opened and not yet run: all files and ports
-// are taken, so whatever is wrong with them is known.
+// are taken, so whatever is wrong with them is known. What it has depends on the
+// process: a server whose records others ingest may have no store and no API, an
+// ingester alone has no relay.
 type Backend struct {
 	process *app.Process
 	config  *config.Config
 
-	store    *sqlite.DB
-	queue    synchronizer.Queue
+	store    database
+	queue    openedQueue
 	relay    *relay.Server
 	ingester *ingest.Ingester
 
@@ -54,7 +53,7 @@ type Backend struct {
 	Secrets Secrets
 }
 
-// Open takes everything that the backend needs. Close or Run must follow.
+// Open takes everything that the server needs. Close or Run must follow.
 func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, err error) {
 	b := &Backend{process: p, config: c}
 	defer func() {
@@ -62,9 +61,6 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 			_ = b.Close()
 		}
 	}()
-	if c.Backend.QueueType() != config.QueueEmbedded {
-		return nil, fmt.Errorf("%w: backend.messageQueue.type %q is not supported by this version", synchronizer.ErrInvalid, c.Backend.QueueType())
-	}
 	// Ports first: a port in use is the most likely fault, and nothing is made on
 	// disk for a process that cannot run.
 	if b.clients, err = telemetry.Listen(ctx, c.Backend.ListenAddress(), "backend.listen"); err != nil {
@@ -73,29 +69,56 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 	if b.health, err = telemetry.Listen(ctx, app.LocalPort(c.Backend.HealthPort), "backend.healthPort"); err != nil {
 		return nil, err
 	}
-	if b.people, err = telemetry.Listen(ctx, c.API.Listen, "api.listen"); err != nil {
+	if c.ServerHasStore() {
+		if b.people, err = telemetry.Listen(ctx, c.API.Listen, "api.listen"); err != nil {
+			return nil, err
+		}
+		if b.store, err = openDatabase(ctx, c); err != nil {
+			return nil, err
+		}
+		if b.Secrets, err = ensureSecrets(ctx, b.store, c.Backend.DataDir, c.Backend.AccessKeys == config.AccessKeysStore); err != nil {
+			return nil, err
+		}
+	}
+	if b.queue, err = openQueue(ctx, p, c, b.chunksUnderstood); err != nil {
 		return nil, err
 	}
-	if b.store, err = sqlite.Open(ctx, c.SQLitePath()); err != nil {
+	if err := b.wireRelay(); err != nil {
 		return nil, err
 	}
-	if b.Secrets, err = ensureSecrets(ctx, b.store, c.Backend.DataDir, c.Backend.AccessKeys == config.AccessKeysStore); err != nil {
-		return nil, err
+	if c.IngesterEnabled() {
+		return b, b.wireIngester()
 	}
-	q, err := nats.OpenEmbedded(ctx, nats.EmbeddedConfig{
-		Dir:      c.QueuePath(),
-		MaxBytes: c.Backend.MessageQueue.Embedded.MaxBytes,
-		Logger:   p.Logger,
-	})
-	if err != nil {
-		return nil, err // a nil *nats.Queue in b.queue would not be nil
-	}
-	b.queue = q
-	return b, b.wire()
+	return b, nil
 }
 
-// wire makes the parts that run.
-func (b *Backend) wire() error {
+// OpenIngester takes what an ingester needs that is a process of its own.
+func OpenIngester(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, err error) {
+	b := &Backend{process: p, config: c}
+	defer func() {
+		if err != nil {
+			_ = b.Close()
+		}
+	}()
+	if b.health, err = telemetry.Listen(ctx, app.LocalPort(c.Backend.HealthPort), "backend.healthPort"); err != nil {
+		return nil, err
+	}
+	if b.store, err = openDatabase(ctx, c); err != nil {
+		return nil, err
+	}
+	if b.queue, err = openQueue(ctx, p, c, nil); err != nil {
+		return nil, err
+	}
+	return b, b.wireIngester()
+}
+
+// chunksUnderstood says whether whoever reads a direction joins the parts of a
+// large record: servers of this project do, and only our own ingester.
+func (b *Backend) chunksUnderstood(to synchronizer.Direction) bool {
+	return to != synchronizer.Out || b.relay.IngesterPresent()
+}
+
+func (b *Backend) wireRelay() error {
 	c, p := b.config, b.process
 	var authenticator relay.Authenticator = relay.Anonymous{}
 	if c.Backend.AccessKeys == config.AccessKeysStore {
@@ -111,12 +134,8 @@ func (b *Backend) wire() error {
 		return err
 	}
 	after, _ := c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds.Duration() // what does not fit was set to 0
-	kinds, err := c.Ingester.Kinds()
-	if err != nil {
-		return err
-	}
 	b.relay = relay.New(relay.Options{
-		Queue: b.queue, QueueName: config.QueueEmbedded, Encoding: queue.Compact,
+		Queue: b.queue.Queue, QueueName: b.queue.name, Encoding: b.queue.encoding,
 		Authenticator: authenticator,
 		Link: link.Options{
 			Limits: link.Limits{MaxMessageBytes: int(c.InCluster.MaxObjectBytes)},
@@ -127,41 +146,74 @@ func (b *Backend) wire() error {
 		MaxObjectSize: c.Process.MaxObjectSize, ReconcileAfter: after,
 		Logger: p.Logger, Registerer: reg, Drop: p.Drops.Drop,
 	})
+	return nil
+}
+
+func (b *Backend) wireIngester() error {
+	c, p := b.config, b.process
+	kinds, err := c.Ingester.Kinds()
+	if err != nil {
+		return err
+	}
 	b.ingester = ingest.New(ingest.Options{
-		Queue: b.queue, Store: b.store, Inventory: b.store, V1Kinds: kinds,
-		Encoder: queue.Encoder{Encoding: queue.Compact, Producer: queue.Backend},
-		Group:   c.Ingester.Group, BatchRecords: c.Ingester.BatchMax, BatchBytes: batchBytes,
+		Queue: b.queue.Queue, Store: b.store, Inventory: b.store, V1Kinds: kinds,
+		Encoder: queue.Encoder{Encoding: b.queue.encoding, Producer: queue.Backend},
+		Group:   c.IngesterGroup(), BatchRecords: c.Ingester.BatchMax, BatchBytes: batchBytes,
 		Logger: p.Logger, Registerer: p.Registerer("ingester"), Drop: p.Drops.Drop,
 	})
 	return nil
 }
 
-// Ready is nil while the backend can take, store and show changes.
-func (b *Backend) Ready() error { return errors.Join(b.relay.Ready(), b.ingester.Ready()) }
+// Ready is nil while the process can take, store and show changes, as far as that
+// is its work.
+func (b *Backend) Ready() error {
+	var errs []error
+	if b.relay != nil {
+		errs = append(errs, b.relay.Ready())
+	}
+	if b.ingester != nil {
+		errs = append(errs, b.ingester.Ready())
+	}
+	return errors.Join(errs...)
+}
 
 // ClientsAddress is where clients connect.
-func (b *Backend) ClientsAddress() string { return b.clients.Addr().String() }
+func (b *Backend) ClientsAddress() string { return address(b.clients) }
 
-// APIAddress is where people read.
-func (b *Backend) APIAddress() string { return b.people.Addr().String() }
+// APIAddress is where people read; empty if this process has no store.
+func (b *Backend) APIAddress() string { return address(b.people) }
 
 // HealthAddress is where probes and scrapers ask.
-func (b *Backend) HealthAddress() string { return b.health.Addr().String() }
+func (b *Backend) HealthAddress() string { return address(b.health) }
+
+func address(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
 
 // Run serves until ctx ends, then stops in the order of a change: clients first,
 // then the queue, then the store.
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return b.relay.Run(ctx) })
-	g.Go(func() error { return b.ingester.Run(ctx) })
-	g.Go(func() error { return serveClients(ctx, b.clients, b.relay) })
+	if b.relay != nil {
+		g.Go(func() error { return b.relay.Run(ctx) })
+		g.Go(func() error { return serveClients(ctx, b.clients, b.relay) })
+	}
+	if b.ingester != nil {
+		g.Go(func() error { return b.ingester.Run(ctx) })
+		g.Go(func() error { return b.ingester.Announce(ctx) })
+	}
 	g.Go(func() error { return b.process.Health(ctx, b.health, b.Ready) })
 	g.Go(func() error { return b.process.Profiler(ctx) })
-	g.Go(func() error {
-		return telemetry.Serve(ctx, b.people, api.New(api.Options{
-			Reader: b.store, Credentials: b.store, Ready: b.Ready, Logger: b.process.Logger,
-		}), time.Second)
-	})
+	if b.people != nil {
+		g.Go(func() error {
+			return telemetry.Serve(ctx, b.people, api.New(api.Options{
+				Reader: b.store, Credentials: b.store, Ready: b.Ready, Logger: b.process.Logger,
+			}), time.Second)
+		})
+	}
 	err := g.Wait()
 	return errors.Join(err, b.Close())
 }
@@ -174,11 +226,11 @@ func (b *Backend) Close() error {
 		}
 	}
 	var errs []error
-	if b.queue != nil {
+	if b.queue.Queue != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		errs = append(errs, b.queue.Close(ctx))
-		b.queue = nil
+		b.queue.Queue = nil
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
