@@ -27,6 +27,7 @@ const (
 	DropRefused        DropReason = "queue_refused"
 	DropOutOfScope     DropReason = "out_of_scope"
 	DropDuplicate      DropReason = "duplicate"
+	DropChunks         DropReason = "chunks_missing"
 )
 
 // DropReasons is the one table of reasons, with what each means and what heals
@@ -53,6 +54,7 @@ var DropReasons = []struct {
 	{DropSuperfluousGet, "client", "the backend asked for an object that no longer exists or is not carried; a deletion is reported on its own"},
 	{DropRefused, "server", "the queue refused what a client had sent for 20 s; the link was closed, and the client says again after the reconnect what it said in the last 100 s"},
 	{DropDuplicate, "client", "a command that this process has carried out already (deduplication)"},
+	{DropChunks, "server, ingester", "a record above the broker's limit of which not all parts were there in time, or for which there was no room; its sender was not told that it was accepted, or the next reconciliation repairs it"},
 	{DropOutOfScope, "client", "an object that still exists but left the selector of its kind; it is kept in the store and not updated"},
 }
 
