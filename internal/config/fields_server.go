@@ -177,7 +177,7 @@ var serverFields = []Field{
 	{Path: "backend.replay.maxMessagesPerClient", Doc: "Messages per client. Zero or negative: the default."},
 	{Path: "backend.replay.maxBytes", Doc: "Bytes per server. Zero or negative: the default."},
 	{Path: "ingester", Origin: Ours, Doc: "The part that writes the records of the queue into the store."},
-	{Path: "ingester.enabled", Origin: Ours, Doc: "Run it inside the server. Absent: only with the embedded queue."},
+	{Path: "ingester.enabled", Origin: Ours, Doc: "Run it inside the server. Absent: only with the embedded queue, and always in `synchronizer up`."},
 	{Path: "ingester.group", Origin: Ours, Doc: "Consumer group of Kafka and NATS; ingesters of one group share the work."},
 	{Path: "ingester.subscription", Origin: Ours, Doc: "The same for Pulsar: name of the shared subscription."},
 	{Path: "ingester.workers", Origin: Ours, Status: Planned, Bound: Positive, Doc: "Transactions that may run at once."},

@@ -49,6 +49,10 @@ func load(env Env, role Role) (*Config, Warnings, error) {
 		b.section(tree, target, root, "")
 	}
 	b.environment(env, tree, func() reflect.Value { return target })
+	if role == RoleUp && c.Ingester.Enabled == nil {
+		all := true // whatever the queue: everything is in the one process
+		c.Ingester.Enabled = &all
+	}
 	if role == RoleClient {
 		b.resolveClient(env, c)
 	} else if text := env.get("MAX_OBJECT_SIZE"); text != "" {

@@ -98,13 +98,14 @@ func TestAPIServerAwayAtStart(t *testing.T) {
 
 // A client that starts before its backend waits for it, and does so again when
 // the backend goes. What happens meanwhile arrives.
-func TestBackendAway(t *testing.T) {
-	t.Parallel()
+func TestBackendAway(t *testing.T) { overQueues(t, testBackendAway) }
+
+func testBackendAway(t *testing.T, on queueSetup) {
 	kubetest.Require(t, startErr)
 	w := newWorld(t, shared, configMaps, deployments)
 	w.createMany(configMaps, "settings", 40, 0)
 	dir := t.TempDir()
-	b := startBackend(t, dir, keyed) // makes the access key
+	b := startChanged(t, dir, keyed, on) // makes the access key
 	network := proxy.New(t, b.clients)
 	network.Refuse(true)
 	b.stop()
@@ -112,7 +113,7 @@ func TestBackendAway(t *testing.T) {
 	client := w.startClient(through(network.Addr(), b))
 	eventually(t, "it tries again", func() bool { return network.Counters().Refused >= 2 })
 	w.change(configMaps, "settings-000")
-	b = startBackend(t, dir, keyed)
+	b = startChanged(t, dir, keyed, on)
 	network.SetTarget(b.clients)
 	network.Refuse(false)
 	w.agree(b)
@@ -126,7 +127,7 @@ func TestBackendAway(t *testing.T) {
 	w.create(configMaps, "settings-020")
 	eventually(t, "it tries again", func() bool { return network.Counters().Refused > refused })
 	client.runs(t)
-	b = startBackend(t, dir, keyed)
+	b = startChanged(t, dir, keyed, on)
 	network.SetTarget(b.clients)
 	w.settled(b)
 }

@@ -3,9 +3,11 @@
 package scenario
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -91,13 +93,15 @@ func (a *agent) applied(outcome string) int {
 
 // What was deleted and changed while the client was down is found by the
 // comparison that the server asks for after the connect.
-func TestDeletedWhileTheClientIsDown(t *testing.T) {
-	t.Parallel()
+func TestDeletedWhileTheClientIsDown(t *testing.T) { overQueues(t, testDeletedWhileTheClientIsDown) }
+
+func testDeletedWhileTheClientIsDown(t *testing.T, on queueSetup) {
 	kubetest.Require(t, startErr)
 	w := newWorld(t, shared, configMaps, deployments)
 	w.createMany(configMaps, "settings", 400, 0)
 	w.createMany(deployments, "web", 10, 0)
 	b := startChanged(t, t.TempDir(), keyed, func(c *config.Config) {
+		on(c)
 		c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds = 1
 	})
 	client := w.startClient(to(b))
@@ -118,13 +122,14 @@ func TestDeletedWhileTheClientIsDown(t *testing.T) {
 }
 
 // What the backend says is written into the cluster, and comes back once.
-func TestCommandsOfTheBackend(t *testing.T) {
-	t.Parallel()
+func TestCommandsOfTheBackend(t *testing.T) { overQueues(t, testCommandsOfTheBackend) }
+
+func testCommandsOfTheBackend(t *testing.T, on queueSetup) {
 	kubetest.Require(t, startErr)
 	w, other := newWorld(t, shared, configMaps, deployments), newWorld(t, shared, configMaps)
 	w.create(configMaps, "existing", "doomed")
 	w.create(deployments, "web")
-	b := startBackend(t, t.TempDir(), keyed)
+	b := startChanged(t, t.TempDir(), keyed, on)
 	client := w.startClient(to(b))
 	w.agree(b)
 
@@ -187,12 +192,13 @@ func TestCommandsOfTheBackend(t *testing.T) {
 
 // Both sides change one object at the same time; neither loses its change, for
 // they are about different members.
-func TestBothSidesChange(t *testing.T) {
-	t.Parallel()
+func TestBothSidesChange(t *testing.T) { overQueues(t, testBothSidesChange) }
+
+func testBothSidesChange(t *testing.T, on queueSetup) {
 	kubetest.Require(t, startErr)
 	w := newWorld(t, shared, configMaps)
 	w.create(configMaps, names("settings", 0, 10)...)
-	b := startBackend(t, t.TempDir(), keyed)
+	b := startChanged(t, t.TempDir(), keyed, on)
 	client := w.startClient(to(b))
 	w.agree(b)
 	stored := map[string][]byte{}
@@ -214,16 +220,33 @@ func TestBothSidesChange(t *testing.T) {
 	client.runs(t)
 }
 
+var operatorCRD struct {
+	sync.Once
+	err error
+}
+
+// defineOperatorCommands makes the kind in the shared cluster, for the first test
+// that wants it.
+func defineOperatorCommands(t *testing.T) {
+	t.Helper()
+	operatorCRD.Do(func() {
+		kind := operatorCommands
+		operatorCRD.err = shared.CreateCRD(context.WithoutCancel(t.Context()), kind.Group, kind.Version, kind.Resource, "OperatorCommand", kubetest.Namespaced)
+	})
+	require.NoError(t, operatorCRD.err)
+}
+
 // A command goes down, is carried out, and its status comes back. It is not
 // carried out twice, whatever is repeated.
-func TestOperatorCommand(t *testing.T) {
-	t.Parallel()
+func TestOperatorCommand(t *testing.T) { overQueues(t, testOperatorCommand) }
+
+func testOperatorCommand(t *testing.T, on queueSetup) {
 	kubetest.Require(t, startErr)
 	kind := operatorCommands
-	require.NoError(t, shared.CreateCRD(t.Context(), kind.Group, kind.Version, kind.Resource, "OperatorCommand", kubetest.Namespaced))
+	defineOperatorCommands(t)
 	w := newWorld(t, shared, configMaps, kind)
 	w.create(configMaps, "first")
-	b := startBackend(t, t.TempDir(), keyed)
+	b := startChanged(t, t.TempDir(), keyed, on)
 	client := w.startClient(to(b))
 	w.agree(b)
 

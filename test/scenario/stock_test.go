@@ -27,9 +27,10 @@ func stockObject(kind synchronizer.Kind, name string, revision int) stock.Object
 
 // A client in the field, against our server: whatever way an object takes, whole
 // or as patches, the row is what the client has.
-func TestStockClient(t *testing.T) {
-	t.Parallel()
-	b := startBackend(t, t.TempDir(), keyed)
+func TestStockClient(t *testing.T) { overQueues(t, testStockClient) }
+
+func testStockClient(t *testing.T, on queueSetup) {
+	b := startChanged(t, t.TempDir(), keyed, on)
 	const cluster = "field"
 	kinds := map[synchronizer.Kind]stock.Strategy{configMaps: stock.Copy, deployments: stock.Patch}
 	state := map[diff.Key]stock.Object{}

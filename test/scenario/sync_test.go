@@ -17,8 +17,9 @@ import (
 
 // Every object is told, asked for and sent exactly once; a client that starts
 // again tells all and has to send nothing.
-func TestFirstSync(t *testing.T) {
-	t.Parallel()
+func TestFirstSync(t *testing.T) { overQueues(t, testFirstSync) }
+
+func testFirstSync(t *testing.T, on queueSetup) {
 	kubetest.Require(t, startErr)
 	w := newWorld(t, shared, configMaps, services, deployments)
 	w.define()
@@ -29,7 +30,7 @@ func TestFirstSync(t *testing.T) {
 	w.createMany(w.widgets(), "part", 20, 0)
 	const objects = 40 + 5 + 10 + 20
 
-	b := startBackend(t, t.TempDir(), keyed)
+	b := startChanged(t, t.TempDir(), keyed, on)
 	first := w.startClient(to(b))
 	w.agree(b)
 	require.Equal(t, objects, first.frames("sent", "NewChecksum"))
@@ -48,13 +49,14 @@ func TestFirstSync(t *testing.T) {
 
 // The life of single objects: each step shows in the store, and the time that it
 // took is logged.
-func TestCreateChangeDelete(t *testing.T) {
-	t.Parallel()
+func TestCreateChangeDelete(t *testing.T) { overQueues(t, testCreateChangeDelete) }
+
+func testCreateChangeDelete(t *testing.T, on queueSetup) {
 	kubetest.Require(t, startErr)
 	w := newWorld(t, shared, configMaps, deployments, storageClasses)
 	w.define()
 	w.kinds = append(w.kinds, w.widgets())
-	b := startBackend(t, t.TempDir(), keyed)
+	b := startChanged(t, t.TempDir(), keyed, on)
 	// One object that stays: without it an empty store would agree too early.
 	w.create(configMaps, "stays")
 	client := w.startClient(to(b))
