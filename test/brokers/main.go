@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package brokers
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// ends is what Main has to end.
+var ends struct {
+	sync.Mutex
+	all []func()
+}
+
+func atEnd(end func()) {
+	ends.Lock()
+	defer ends.Unlock()
+	ends.all = append(ends.all, end)
+}
+
+// Main runs the tests of a package, ends the shared brokers, and fails if a
+// goroutine is left behind. For TestMain; the result is the exit code.
+func Main(m *testing.M) int {
+	status := m.Run()
+	ends.Lock()
+	for _, end := range ends.all {
+		end()
+	}
+	ends.all = nil
+	ends.Unlock()
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = max(status, 1)
+	}
+	return status
+}
+
+// shared is a broker that the tests of one binary have in common.
+type shared[T any] struct {
+	mu    sync.Mutex
+	tried bool
+	value T
+	err   error
+}
+
+// get starts the broker for the first test that asks. dir is a folder that lives
+// until Main ends; stop is called there.
+func (s *shared[T]) get(t testing.TB, start func(dir string) (value T, stop func(), err error)) T {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tried {
+		s.tried = true
+		dir, err := os.MkdirTemp("", "broker")
+		if err != nil {
+			s.err = err
+		} else {
+			var stop func()
+			s.value, stop, s.err = start(dir)
+			atEnd(func() {
+				if stop != nil {
+					stop()
+				}
+				_ = os.RemoveAll(dir)
+			})
+		}
+	}
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.value
+}
