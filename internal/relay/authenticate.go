@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"regexp"
 	"strings"
 
 	"synchronizer"
@@ -16,7 +18,15 @@ import (
 // error means that nobody could decide (503). It is called once per connection,
 // before the upgrade.
 type Authenticator interface {
-	Authenticate(ctx context.Context, id synchronizer.ClusterID, accessKey string) error
+	Authenticate(ctx context.Context, claim Claim) error
+}
+
+// Claim is who a client says it is and what it shows for it. As text it is its
+// account and cluster only.
+type Claim struct {
+	synchronizer.ClusterID
+	AccessKey string
+	Header    http.Header // of its request; read only, and not kept
 }
 
 // Anonymous lets every client in, as whoever it says it is. Only for a loopback
@@ -24,18 +34,29 @@ type Authenticator interface {
 type Anonymous struct{}
 
 // Authenticate always agrees.
-func (Anonymous) Authenticate(context.Context, synchronizer.ClusterID, string) error { return nil }
+func (Anonymous) Authenticate(context.Context, Claim) error { return nil }
 
 // AccessKeys compares keys with those that the store keeps, hashed.
 type AccessKeys struct{ Credentials synchronizer.Credentials }
 
 // Authenticate agrees if the key exists and belongs to the account, and to the
 // cluster if the key is bound to one.
-func (a AccessKeys) Authenticate(ctx context.Context, id synchronizer.ClusterID, accessKey string) error {
-	key, err := a.Credentials.AccessKey(ctx, synchronizer.HashSecret(accessKey))
+func (a AccessKeys) Authenticate(ctx context.Context, claim Claim) error {
+	err := a.check(ctx, claim.ClusterID, synchronizer.HashSecret(claim.AccessKey))
+	if errors.Is(err, errUnknownKey) {
+		return because(err, hints(claim, ownKeyForm))
+	}
+	return err
+}
+
+var errUnknownKey = fmt.Errorf("%w: the access key is unknown or was revoked", synchronizer.ErrUnauthorized)
+
+// check says whether a key is good for a cluster.
+func (a AccessKeys) check(ctx context.Context, id synchronizer.ClusterID, hash [32]byte) error {
+	key, err := a.Credentials.AccessKey(ctx, hash)
 	switch {
 	case errors.Is(err, synchronizer.ErrNotFound):
-		return fmt.Errorf("%w: %s", synchronizer.ErrUnauthorized, refusal(accessKey))
+		return errUnknownKey
 	case err != nil:
 		return fmt.Errorf("reading access keys: %w", err)
 	case key.Account != id.Account:
@@ -46,13 +67,47 @@ func (a AccessKeys) Authenticate(ctx context.Context, id synchronizer.ClusterID,
 	return nil
 }
 
-// refusal explains an unknown key where its form shows what went wrong.
-func refusal(key string) string {
-	switch {
-	case strings.HasPrefix(key, "REPLACE_ME"), key == "test":
-		return "the access key is a placeholder: put the key of this server into the client's credentials"
-	case strings.TrimSpace(key) != key:
-		return "the access key has white space around it"
+// because adds to a refusal what may be behind it.
+func because(err error, hints []string) error {
+	if len(hints) == 0 {
+		return err
 	}
-	return "the access key is unknown or was revoked"
+	return fmt.Errorf("%w: %s", err, strings.Join(hints, "; "))
 }
+
+// hints say what is odd about a claim that was refused, so that the log tells a
+// forgotten value from an attack. form describes usual keys; nil: unknown.
+func hints(claim Claim, form *keyForm) []string {
+	var found []string
+	for _, value := range []struct{ name, text string }{{"account", claim.Account}, {"access key", claim.AccessKey}} {
+		switch text := value.text; {
+		case isPlaceholder(text):
+			found = append(found, "the "+value.name+" is a placeholder: put the "+value.name+" that this server knows into the client's credentials")
+		case strings.TrimSpace(text) != text:
+			found = append(found, "the "+value.name+" has white space around it")
+		case strings.Trim(text, `"'`) != text:
+			found = append(found, "the "+value.name+" has quotes around it")
+		case value.name == "account" && !usualAccount.MatchString(text):
+			found = append(found, "the account is not of the usual form (letters, digits and . _ -)")
+		case value.name == "access key" && form != nil && !form.pattern.MatchString(text):
+			found = append(found, "the access key is not of the usual form ("+form.text+")")
+		}
+	}
+	return found
+}
+
+// isPlaceholder recognizes what samples and charts have where a value belongs.
+func isPlaceholder(text string) bool {
+	return strings.HasPrefix(text, "REPLACE_ME") || text == "test" || strings.TrimSpace(text) == ""
+}
+
+var usualAccount = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+// keyForm is how the keys of somebody look.
+type keyForm struct {
+	pattern *regexp.Regexp
+	text    string
+}
+
+// ownKeyForm is that of keys that `synchronizer keys create` makes.
+var ownKeyForm = &keyForm{regexp.MustCompile(`^[A-Z2-7]{52}$`), "52 characters, A to Z and 2 to 7"}

@@ -52,7 +52,7 @@ func TestAccessKeys(t *testing.T) {
 		"store is away":              {keys: down, account: "a", cluster: "c", key: "of-account", refusal: "reading access keys", unavailable: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := AccessKeys{Credentials: test.keys}.Authenticate(t.Context(), synchronizer.ClusterID{Account: test.account, Cluster: test.cluster}, test.key)
+			err := AccessKeys{Credentials: test.keys}.Authenticate(t.Context(), claimOf(test.account, test.cluster, test.key))
 			if test.refusal == "" {
 				require.NoError(t, err)
 				return
@@ -62,7 +62,11 @@ func TestAccessKeys(t *testing.T) {
 			require.NotContains(t, err.Error(), test.key+" ", "a key in an error would be logged")
 		})
 	}
-	require.NoError(t, Anonymous{}.Authenticate(t.Context(), synchronizer.ClusterID{}, ""))
+	require.NoError(t, Anonymous{}.Authenticate(t.Context(), Claim{}))
+}
+
+func claimOf(account, cluster, key string) Claim {
+	return Claim{ClusterID: synchronizer.ClusterID{Account: account, Cluster: cluster}, AccessKey: key}
 }
 
 func hashOf(secret string) []byte {

@@ -25,7 +25,7 @@ type asked struct {
 	count atomic.Int32
 }
 
-func (a *asked) Authenticate(context.Context, synchronizer.ClusterID, string) error {
+func (a *asked) Authenticate(context.Context, Claim) error {
 	a.count.Add(1)
 	return a.err
 }

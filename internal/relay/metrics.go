@@ -19,6 +19,7 @@ type metrics struct {
 	producedBytes  *prometheus.CounterVec
 	downward       *prometheus.CounterVec
 	refused        prometheus.Counter
+	revoked        prometheus.Counter
 
 	clusters, kinds names
 }
@@ -75,10 +76,14 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 			Name: "synchronizer_relay_refused_connections_total",
 			Help: "Connections that were refused; the log says why",
 		}),
+		revoked: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "synchronizer_relay_revoked_connections_total",
+			Help: "Connections that were closed because their access key was revoked",
+		}),
 		clusters: names{most: mostClusters, known: map[any]struct{}{}},
 		kinds:    names{most: mostKinds, known: map[any]struct{}{}},
 	}
-	reg.MustRegister(m.disconnections, m.produced, m.producedBytes, m.downward, m.refused,
+	reg.MustRegister(m.disconnections, m.produced, m.producedBytes, m.downward, m.refused, m.revoked,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "synchronizer_connected_clients_count",
 			Help: "The number of connected clients",

@@ -114,6 +114,13 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("subscribing to the queue: %w", err)
 	}
 	close(s.started)
+	if r, ok := s.options.Authenticator.(Rechecker); ok {
+		var checking sync.WaitGroup
+		defer checking.Wait()
+		checkCtx, stop := context.WithCancel(ctx)
+		defer stop()
+		checking.Go(func() { s.recheckAll(checkCtx, r) })
+	}
 	err = s.tail(ctx, t)
 	_ = t.Close() // there is nothing to save: a tail keeps no position
 	return err
@@ -162,7 +169,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, hello, err)
 		return
 	}
-	if err := s.options.Authenticator.Authenticate(r.Context(), hello.ClusterID, accessKey); err != nil {
+	if err := s.options.Authenticator.Authenticate(r.Context(), Claim{ClusterID: hello.ClusterID, AccessKey: accessKey, Header: r.Header}); err != nil {
 		s.refuse(w, hello, err)
 		return
 	}
@@ -175,7 +182,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.open.Done()
-	c := &connection{server: s, hello: hello, source: uuid.NewString(), since: s.options.Now()}
+	c := &connection{server: s, hello: hello, key: synchronizer.HashSecret(accessKey), source: uuid.NewString(), since: s.options.Now()}
 	c.ctx, c.end = context.WithCancel(context.WithoutCancel(r.Context()))
 	defer c.end()
 	c.up = newPump(s.options.UpwardBytes, c.publish)

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"synchronizer"
+)
+
+const (
+	// recheckInterval is how often connections are looked at again: a key that was
+	// revoked keeps no connection longer, on any server.
+	recheckInterval = 30 * time.Second
+	// recheckTimeout bounds one look at all of them.
+	recheckTimeout = 25 * time.Second
+	// closings is how many connections are closed at a time: each waits up to a
+	// second for its client.
+	closings = 64
+
+	statusPolicyViolation = 1008
+)
+
+// Rechecker is an Authenticator that can take back what it has agreed to.
+type Rechecker interface {
+	// Recheck gives, for each holder, nil or an error that wraps ErrUnauthorized and
+	// says why it may no longer be connected. The error beside means that nothing
+	// could be decided. Called by one goroutine, every 30 s.
+	Recheck(ctx context.Context, holders []Holder) ([]error, error)
+}
+
+// Holder is a client that was let in: its cluster and the hash of its key
+// (synchronizer.HashSecret), since the key itself is not kept.
+type Holder struct {
+	synchronizer.ClusterID
+	Key [32]byte
+}
+
+// Recheck implements Rechecker. Each pair of key and cluster is looked up once.
+func (a AccessKeys) Recheck(ctx context.Context, holders []Holder) ([]error, error) {
+	answers := make(map[Holder]error, len(holders))
+	result := make([]error, len(holders))
+	for i, holder := range holders {
+		answer, known := answers[holder]
+		if !known {
+			answer = a.check(ctx, holder.ClusterID, holder.Key)
+			if answer != nil && !errors.Is(answer, synchronizer.ErrUnauthorized) {
+				return nil, answer
+			}
+			answers[holder] = answer
+		}
+		result[i] = answer
+	}
+	return result, nil
+}
+
+// recheckAll runs until ctx ends.
+func (s *Server) recheckAll(ctx context.Context, r Rechecker) {
+	ticker := time.NewTicker(recheckInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		// Who is connected stays so while nobody can decide: an outage of the store
+		// must not become one of the fleet.
+		if err := s.recheck(ctx, r); err != nil && ctx.Err() == nil {
+			s.options.Logger.Warn("checking the keys of connected clients again: they stay connected", "error", err, "nextTry", recheckInterval)
+		}
+	}
+}
+
+// recheck closes the connections whose clients would no longer be let in.
+func (s *Server) recheck(ctx context.Context, r Rechecker) error {
+	ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
+	defer cancel()
+	open := s.registry.all()
+	holders := make([]Holder, len(open))
+	for i, c := range open {
+		holders[i] = Holder{ClusterID: c.id(), Key: c.key}
+	}
+	refused, err := r.Recheck(ctx, holders)
+	if err != nil {
+		return err
+	}
+	if len(refused) != len(open) {
+		return fmt.Errorf("%d answers about %d clients", len(refused), len(open))
+	}
+	var g errgroup.Group
+	g.SetLimit(closings)
+	for i, c := range open {
+		if refused[i] == nil {
+			continue
+		}
+		s.options.Logger.Warn("client may no longer be connected: closing its connection",
+			"account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source, "reason", refused[i])
+		s.metrics.revoked.Inc()
+		g.Go(func() error { return c.link.Close(statusPolicyViolation, "access key revoked") })
+	}
+	return g.Wait()
+}
+
+// all gives every open connection.
+func (r *registry) all() []*connection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var open []*connection
+	for _, p := range r.clusters {
+		open = append(open, p.open...)
+	}
+	return open
+}
