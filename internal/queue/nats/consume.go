@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,15 +37,19 @@ type consumer struct {
 	close    func()
 	// epoch counts the deliveries begun anew. An acknowledgement of an earlier one
 	// carries numbers that would confuse the broker, so it is not sent.
-	epoch atomic.Uint64
+	epoch  atomic.Uint64
+	closed atomic.Bool
 }
 
-// Consume implements synchronizer.Queue. The group has one member: a second call
-// before Close of the first is refused. What the member before did not
-// acknowledge comes first.
+// Consume implements synchronizer.Queue. On the embedded broker the group has one
+// member: a second call before Close of the first is refused. What the member
+// before did not acknowledge comes first.
 func (q *Queue) Consume(ctx context.Context, group string) (synchronizer.Consumer, error) {
 	ctx, done := q.join(ctx)
 	defer done()
+	if q.partitions > 1 {
+		return q.newMember(ctx, group)
+	}
 	leave, err := q.joinGroup(group)
 	if err != nil {
 		return nil, err
@@ -56,7 +59,10 @@ func (q *Queue) Consume(ctx context.Context, group string) (synchronizer.Consume
 		leave()
 		return nil, err
 	}
-	c.close = q.addReader(c.pull, leave)
+	c.close = q.addReader(c.pull, func() {
+		c.pull.close()
+		leave()
+	})
 	if err := c.attach(ctx); err != nil {
 		c.close()
 		return nil, fmt.Errorf("joining group %q: %w", group, err)
@@ -81,22 +87,6 @@ func (q *Queue) joinGroup(group string) (leave func(), err error) {
 		defer q.mu.Unlock()
 		delete(q.groups, group)
 	}, nil
-}
-
-// addReader keeps a puller for Close of the queue; the result takes it out,
-// once.
-func (q *Queue) addReader(p *puller, leave func()) func() {
-	remove := sync.OnceFunc(func() {
-		p.close()
-		leave()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.readers, p)
-	})
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.readers[p] = remove
-	return remove
 }
 
 // attach makes the durable consumer and lets it begin behind the last
@@ -162,6 +152,11 @@ func (q *Queue) recover(ctx context.Context, cause error, attach func(context.Co
 		if cause = attach(ctx); cause == nil {
 			return nil
 		}
+		if errors.Is(cause, jetstream.ErrStreamNotFound) {
+			if err := q.ensureStreams(ctx, q.js); err != nil {
+				cause = err
+			}
+		}
 	}
 }
 
@@ -175,22 +170,27 @@ func (c *consumer) batch(msgs []*natsgo.Msg) (synchronizer.Batch, error) {
 		if number >= c.highest { // again: the newer delivery counts
 			c.highest, c.ackReply = number, m.Reply
 		}
-		records[i] = record(m)
+		records[i] = record(m, "out-0", number)
 	}
 	reply, epoch := c.ackReply, c.epoch.Load()
 	return synchronizer.Batch{Records: records, Ack: func(ctx context.Context) error {
 		if c.q.ctx.Err() == nil && c.epoch.Load() != epoch {
-			return errors.New("acknowledging: delivery has begun anew, the records come again")
+			if c.closed.Load() {
+				return fmt.Errorf("acknowledging: delivery has begun anew, the records come again: %w", synchronizer.ErrClosed)
+			}
+			// The broker was lost in between. Nothing that the caller can do would
+			// help: the records come again by themselves.
+			return nil
 		}
-		return c.q.acknowledge(ctx, reply)
+		return c.q.acknowledge(ctx, reply, ackTimeout)
 	}}, nil
 }
 
 // acknowledge asks for a reply, so that the broker has it when it returns.
-func (q *Queue) acknowledge(ctx context.Context, reply string) error {
+func (q *Queue) acknowledge(ctx context.Context, reply string, limit time.Duration) error {
 	ctx, done := q.join(ctx)
 	defer done()
-	limited, cancel := context.WithTimeout(ctx, ackTimeout)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if _, err := q.read.RequestWithContext(limited, reply, []byte("+ACK")); err != nil {
 		if ctx.Err() != nil {
@@ -205,6 +205,7 @@ func (q *Queue) acknowledge(ctx context.Context, reply string) error {
 // Close implements synchronizer.Consumer. Batches that were returned cannot be
 // acknowledged any more: they belong to the next member.
 func (c *consumer) Close() error {
+	c.closed.Store(true)
 	c.epoch.Add(1)
 	c.close()
 	return nil

@@ -32,6 +32,9 @@ type EmbeddedConfig struct {
 	// MaxBytes bounds the stream out; in may hold a quarter and dead-letter an
 	// eighth of it in addition. At least 16 × MaxPayload. 0 means DefaultMaxBytes.
 	MaxBytes int64
+	// MaxAge is the age at which records of out are removed that no group has
+	// acknowledged. 0 means never.
+	MaxAge time.Duration
 	// MaxPayload bounds one record, properties included. 0 means
 	// DefaultMaxPayload.
 	MaxPayload int
@@ -111,7 +114,7 @@ func openEmbedded(ctx context.Context, config EmbeddedConfig) (_ *Queue, err err
 
 	set := settings{
 		prefix: embeddedPrefix, partitions: 1, maxPayload: config.MaxPayload,
-		ackWait: config.ackWait, outBytes: config.MaxBytes, logger: config.Logger,
+		ackWait: config.ackWait, outBytes: config.MaxBytes, outAge: config.MaxAge, replicas: 1, logger: config.Logger,
 	}
 	there := set.streamsBelow(config.Dir)
 	broker, err := startServer(config)

@@ -57,6 +57,17 @@ func (f *flight) fail(i int, err error) {
 	f.settle(i, err)
 }
 
+// lost settles every record that is sent and not answered.
+func (f *flight) lost(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, cost := range f.cost {
+		if cost > 0 && !f.finished {
+			f.settle(i, err)
+		}
+	}
+}
+
 // settle is called with mu held.
 func (f *flight) settle(i int, err error) {
 	if f.cost[i] > 0 {

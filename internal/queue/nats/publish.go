@@ -30,7 +30,12 @@ const (
 	longestPause  = time.Second
 )
 
-var errNoAnswer = errors.New("broker does not confirm")
+var (
+	errNoAnswer = errors.New("broker does not confirm")
+	errBroken   = errors.New("connection was interrupted")
+	// errNoStream means that no stream takes what is sent.
+	errNoStream = errors.New("no stream listens")
+)
 
 // publisher sends records and matches the broker's confirmations to them. Each
 // attempt of a call is one flight; the confirmation of its record i comes on the
@@ -61,9 +66,11 @@ func newPublisher(conn *natsgo.Conn, set settings) (*publisher, error) {
 
 func (p *publisher) close() { _ = p.sub.Unsubscribe() }
 
-// publish sends all records and waits for them. full is called when the stream
-// has no room.
-func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record, full func()) error {
+// publish sends all records and waits for them. trouble is called with each
+// refusal, before the next attempt.
+func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record,
+	trouble func(context.Context, error),
+) error {
 	var (
 		tooLarge error
 		pause    = firstPause
@@ -81,8 +88,8 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 			pause = firstPause
 		}
 		next += failed
-		if ctx.Err() == nil && isFull(err) {
-			full()
+		if ctx.Err() == nil {
+			trouble(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -103,6 +110,7 @@ func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, reco
 	defer p.finish(f)
 	var (
 		h      headers
+		limit  = p.limit()
 		reply  = p.inbox + strconv.FormatUint(f.id, 36) + "."
 		msg    natsgo.Msg
 		number [20]byte
@@ -114,7 +122,7 @@ func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, reco
 		r := &records[i]
 		subject, hashed := p.subject(to, r.Key)
 		header, size := h.of(r, hashed)
-		if size > largestHeader || size+len(r.Payload) > p.maxPayload {
+		if size > largestHeader || size+len(r.Payload) > limit {
 			if large == nil {
 				large = fmt.Errorf("publishing to %s: record of %q with %d bytes: %w", to, r.Key, size+len(r.Payload), synchronizer.ErrTooLarge)
 			}
@@ -135,6 +143,23 @@ func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, reco
 	}
 	failed, err = f.wait(ctx)
 	return failed, large, err
+}
+
+// limit is what the broker takes now; it may have changed with a restart.
+func (p *publisher) limit() int {
+	if now := p.conn.MaxPayload(); now > 0 {
+		return min(p.maxPayload, int(now))
+	}
+	return p.maxPayload
+}
+
+// disconnected fails what is not confirmed: no answer will come any more.
+func (p *publisher) disconnected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.flights {
+		f.lost(errBroken)
+	}
 }
 
 func (p *publisher) start(n int) *flight {
@@ -197,6 +222,9 @@ func isFull(err error) bool {
 // a payload it is a status, such as 503 when nobody listens.
 func answer(m *natsgo.Msg) error {
 	if len(m.Data) == 0 {
+		if m.Header.Get("Status") == "503" {
+			return errNoStream
+		}
 		return fmt.Errorf("broker answered with status %s", m.Header.Get("Status"))
 	}
 	if !bytes.Contains(m.Data, []byte(`"error"`)) {

@@ -40,7 +40,8 @@ type puller struct {
 	inbox   string
 	sub     *natsgo.Subscription
 	arrived chan *natsgo.Msg
-	subject string // where requests go
+	subject string        // where requests go
+	broken  chan struct{} // has a value when the connection was interrupted
 
 	left   int  // records that the open request may still bring; 0 if there is none
 	got    int  // records that it has brought
@@ -52,7 +53,7 @@ type puller struct {
 // requests bring (one may be taken for lost and answer after all), since nats.go
 // drops what does not fit.
 func newPuller(conn *natsgo.Conn) (*puller, error) {
-	p := &puller{conn: conn, inbox: natsgo.NewInbox(), arrived: make(chan *natsgo.Msg, 2*mostPulled+64)}
+	p := &puller{conn: conn, inbox: natsgo.NewInbox(), arrived: make(chan *natsgo.Msg, 2*mostPulled+64), broken: make(chan struct{}, 1)}
 	var err error
 	if p.sub, err = conn.ChanSubscribe(p.inbox, p.arrived); err != nil {
 		return nil, fmt.Errorf("subscribing: %w", err)
@@ -67,6 +68,14 @@ func (p *puller) aim(stream, consumer string) {
 }
 
 func (p *puller) close() { _ = p.sub.Unsubscribe() }
+
+// reconnected implements reader.
+func (p *puller) reconnected() {
+	select {
+	case p.broken <- struct{}{}:
+	default:
+	}
+}
 
 // take waits for a record and returns what has arrived, at most so many records
 // and about so many bytes.
@@ -135,6 +144,9 @@ func (p *puller) wait(ctx context.Context) (*natsgo.Msg, error) {
 	case <-timer.C:
 		p.left = 0
 		return nil, errLost
+	case <-p.broken:
+		p.left = 0
+		return nil, errLost
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -188,10 +200,10 @@ func place(m *natsgo.Msg) (stream, delivered uint64, err error) {
 }
 
 // record is the reverse of what publish sends.
-func record(m *natsgo.Msg) synchronizer.Record {
+func record(m *natsgo.Msg, partition string, number uint64) synchronizer.Record {
 	list, key := properties(m.Header)
 	if key == "" {
 		key, _ = textOf(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
 	}
-	return synchronizer.Record{Key: key, Properties: list, Payload: m.Data}
+	return synchronizer.Record{Key: key, Properties: list, Payload: m.Data, Partition: partition, Position: number}
 }

@@ -23,15 +23,16 @@ type settings struct {
 	partitions int    // of out
 	maxPayload int    // bytes of a record, properties included
 	ackWait    time.Duration
-	outBytes   int64 // size of the stream out; the others are fractions of it
+	outBytes   int64         // size of the stream out; the others are fractions of it
+	outAge     time.Duration // of records in the stream out; 0: no limit
+	replicas   int           // 0: as it is
+	timing     timing        // of the members of groups
+	// cannotReset lets tests behave as on a broker that cannot reset consumers.
+	cannotReset bool
 	logger     *slog.Logger
 }
 
-const (
-	keepIn         = 10 * time.Minute
-	keepDeadLetter = 30 * 24 * time.Hour
-	apiTimeout     = 30 * time.Second
-)
+const apiTimeout = 30 * time.Second
 
 // Queue is one connection to a broker. It implements synchronizer.Queue.
 type Queue struct {
@@ -52,7 +53,14 @@ type Queue struct {
 	closed  bool
 	calls   sync.WaitGroup // Publish; Add only under mu and not when closed
 	groups  map[string]bool
-	readers map[*puller]func()
+	readers map[reader]func() // the function closes it
+}
+
+// reader is a tail or a consumer.
+type reader interface {
+	// reconnected tells that the connection was interrupted: what was on its way
+	// is lost.
+	reconnected()
 }
 
 var _ synchronizer.Queue = (*Queue)(nil)
@@ -64,51 +72,23 @@ func newQueue(ctx context.Context, set settings, write, read *natsgo.Conn, relea
 	if err != nil {
 		return nil, fmt.Errorf("using JetStream: %w", err)
 	}
-	for _, d := range []synchronizer.Direction{synchronizer.Out, synchronizer.In, synchronizer.DeadLetter} {
-		if _, err := js.CreateOrUpdateStream(ctx, set.stream(d)); err != nil {
-			return nil, fmt.Errorf("creating stream %s: %w", set.streamName(d), err)
-		}
+	if err := set.ensureStreams(ctx, js); err != nil {
+		return nil, err
 	}
 	q := &Queue{
 		settings: set, write: write, read: read, js: js, release: release,
-		groups: map[string]bool{}, readers: map[*puller]func(){},
+		groups: map[string]bool{}, readers: map[reader]func(){},
 	}
 	q.ctx, q.end = context.WithCancelCause(context.Background())
 	if q.publisher, err = newPublisher(write, set); err != nil {
 		return nil, err
 	}
-	q.trimmer = &trimmer{js: js, stream: set.streamName(synchronizer.Out), logger: set.logger, wake: make(chan struct{}, 1)}
+	q.trimmer = &trimmer{js: js, settings: set, wake: make(chan struct{}, 1)}
 	q.tasks.Go(func() { q.trimmer.run(q.ctx) })
 	return q, nil
 }
 
 func (s *settings) streamName(d synchronizer.Direction) string { return s.prefix + "-" + d.String() }
-
-func (s *settings) stream(d synchronizer.Direction) jetstream.StreamConfig {
-	config := jetstream.StreamConfig{
-		Name:     s.streamName(d),
-		Subjects: []string{s.prefix + "." + d.String() + ".>"},
-		Storage:  jetstream.FileStorage,
-		// Acknowledged records of out are removed by the trimmer: the broker's own
-		// work queues refuse AckAll, which costs a third less.
-		Retention: jetstream.LimitsPolicy,
-		Discard:   jetstream.DiscardOld,
-		// Nothing is de-duplicated, so remember as little as possible.
-		Duplicates: 100 * time.Millisecond,
-		MaxMsgs:    -1,
-		MaxMsgSize: -1,
-		Replicas:   1,
-	}
-	switch d {
-	case synchronizer.Out:
-		config.MaxBytes, config.Discard = s.outBytes, jetstream.DiscardNew
-	case synchronizer.In:
-		config.MaxBytes, config.MaxAge = s.outBytes/4, keepIn
-	default:
-		config.MaxBytes, config.MaxAge = s.outBytes/8, keepDeadLetter
-	}
-	return config
-}
 
 // subject is where records of a key go; hashed tells that the key cannot be read
 // back from it.
@@ -149,7 +129,43 @@ func (q *Queue) Publish(ctx context.Context, to synchronizer.Direction, records 
 
 	ctx, done := q.join(ctx)
 	defer done()
-	return q.publisher.publish(ctx, to, records, q.trimmer.poke)
+	return q.publisher.publish(ctx, to, records, q.trouble)
+}
+
+// trouble is what Publish does about a refusal before it tries again.
+func (q *Queue) trouble(ctx context.Context, err error) {
+	switch {
+	case isFull(err):
+		q.trimmer.poke()
+	case errors.Is(err, errNoStream):
+		if err := q.ensureStreams(ctx, q.js); err != nil && ctx.Err() == nil {
+			q.logger.Warn("streams of the queue are away", "error", err)
+		}
+	}
+}
+
+// addReader keeps a reader for Close of the queue; the result closes it and takes
+// it out, once.
+func (q *Queue) addReader(r reader, leave func()) func() {
+	remove := sync.OnceFunc(func() {
+		leave()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.readers, r)
+	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.readers[r] = remove
+	return remove
+}
+
+// reconnected tells all readers.
+func (q *Queue) reconnected() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for r := range q.readers {
+		r.reconnected()
+	}
 }
 
 // Close implements synchronizer.Queue: it waits for running calls of Publish

@@ -8,23 +8,24 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"synchronizer"
 	"synchronizer/internal/queue/queuetest"
+	"synchronizer/test/brokers"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimDir); dir != "" {
 		victim(dir)
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(brokers.Main(m))
 }
 
 func quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestContract(t *testing.T) {
 	queuetest.Run(t, queuetest.Factory{
+		Name: "embedded",
 		New: func(t *testing.T) queuetest.Open {
 			config := EmbeddedConfig{Dir: t.TempDir(), MaxPayload: 32 << 20, MaxBytes: 1 << 30, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 			return func(t *testing.T) synchronizer.Queue {

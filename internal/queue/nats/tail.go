@@ -47,7 +47,7 @@ func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 	if t.pull, err = newPuller(q.read); err != nil {
 		return nil, err
 	}
-	t.close = q.addReader(t.pull, func() {})
+	t.close = q.addReader(t.pull, t.pull.close)
 	if err := t.attach(ctx); err != nil {
 		t.close()
 		return nil, fmt.Errorf("starting tail: %w", err)
@@ -58,6 +58,14 @@ func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 func (t *tail) attach(ctx context.Context) error {
 	t.remove(ctx)
 	stream := t.q.streamName(synchronizer.In)
+	info, err := t.q.js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("reading stream: %w", err)
+	}
+	if end := info.CachedInfo().State.LastSeq; end < t.last {
+		t.q.logger.Warn("stream was made anew: reading it from its beginning", "stream", stream)
+		t.last = 0
+	}
 	made, err := t.q.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       t.last + 1,
@@ -130,7 +138,7 @@ func (t *tail) accept(msgs []*natsgo.Msg) ([]synchronizer.Record, error) {
 				"stream", t.q.streamName(synchronizer.In), "records", number-t.last-1)
 		}
 		t.last, t.count = number, delivered
-		records = append(records, record(m))
+		records = append(records, record(m, "in", number))
 	}
 	return records, nil
 }

@@ -32,8 +32,7 @@ func token(text string) string {
 		}
 	}
 	if length > longestToken {
-		sum := sha256.Sum256([]byte(text))
-		return "==" + hex.EncodeToString(sum[:])
+		return hashOf(text)
 	}
 	if length == len(text) {
 		return text
@@ -50,6 +49,11 @@ func token(text string) string {
 		}
 	}
 	return b.String()
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "==" + hex.EncodeToString(sum[:])
 }
 
 // textOf is the reverse of token; ok is false for a hashed one and for what is

@@ -4,11 +4,13 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"synchronizer"
 )
 
 // trimEvery is the least time between two removals.
@@ -16,10 +18,9 @@ const trimEvery = 250 * time.Millisecond
 
 // trimmer removes from out what every group has acknowledged.
 type trimmer struct {
-	js     jetstream.JetStream
-	stream string
-	logger *slog.Logger
-	wake   chan struct{}
+	settings
+	js   jetstream.JetStream
+	wake chan struct{}
 }
 
 // poke asks for a removal soon. It does not block.
@@ -32,14 +33,15 @@ func (t *trimmer) poke() {
 
 func (t *trimmer) run(ctx context.Context) {
 	t.poke() // what was acknowledged just before the last end
+	name := t.streamName(synchronizer.Out)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.wake:
 		}
-		if err := t.trim(ctx); err != nil && ctx.Err() == nil {
-			t.logger.Warn("queue does not remove what was acknowledged", "stream", t.stream, "error", err)
+		if err := t.trim(ctx, name); err != nil && ctx.Err() == nil {
+			t.logger.Warn("queue does not remove what was acknowledged", "stream", name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -49,32 +51,78 @@ func (t *trimmer) run(ctx context.Context) {
 	}
 }
 
-func (t *trimmer) trim(ctx context.Context) error {
-	stream, err := t.js.Stream(ctx, t.stream)
+func (t *trimmer) trim(ctx context.Context, name string) error {
+	stream, err := t.js.Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("reading stream: %w", err)
 	}
-	var (
-		floor  uint64
-		groups int
-	)
+	state := stream.CachedInfo().State
+	// The end of what every group has acknowledged, per filter.
+	floors := map[string]uint64{}
 	consumers := stream.ListConsumers(ctx)
 	for info := range consumers.Info() {
 		if info.Config.Durable == "" {
 			continue
 		}
-		if groups++; groups == 1 || info.AckFloor.Stream < floor {
-			floor = info.AckFloor.Stream
+		floor, err := floorOf(ctx, stream, info, state.LastSeq)
+		if err != nil {
+			return err
+		}
+		filter := info.Config.FilterSubject
+		if before, ok := floors[filter]; !ok || floor < before {
+			floors[filter] = floor
 		}
 	}
 	if err := consumers.Err(); err != nil {
 		return fmt.Errorf("reading consumers: %w", err)
 	}
-	if groups == 0 || floor < stream.CachedInfo().State.FirstSeq {
+	if len(floors) == 0 {
 		return nil
 	}
-	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(floor+1)); err != nil {
-		return fmt.Errorf("removing: %w", err)
+	lowest := state.LastSeq
+	for _, floor := range floors {
+		lowest = min(lowest, floor)
+	}
+	if lowest >= state.FirstSeq {
+		if err := stream.Purge(ctx, jetstream.WithPurgeSequence(lowest+1)); err != nil {
+			return fmt.Errorf("removing: %w", err)
+		}
+		return nil // the rest the next time, if there is still need
+	}
+	if int64(state.Bytes) < t.outBytes/2 {
+		return nil
+	}
+	// A partition that nobody reads must not keep the room of the others.
+	for filter, floor := range floors {
+		if filter == "" || floor < state.FirstSeq {
+			continue
+		}
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(filter), jetstream.WithPurgeSequence(floor+1)); err != nil {
+			return fmt.Errorf("removing: %w", err)
+		}
 	}
 	return nil
+}
+
+// floorOf is the number up to which a consumer needs nothing more. end is the last
+// number of the stream, read before info.
+func floorOf(ctx context.Context, stream jetstream.Stream, info *jetstream.ConsumerInfo, end uint64) (uint64, error) {
+	floor := info.AckFloor.Stream
+	if info.Config.FilterSubject == "" || info.NumAckPending > 0 || info.NumPending > 0 || floor >= end {
+		return floor, nil
+	}
+	// The floor of a partition stays behind while only others get records. Counters
+	// of the broker are not enough to remove by, so look for a record.
+	floor = max(floor, info.Delivered.Stream)
+	if floor >= end {
+		return floor, nil
+	}
+	next, err := stream.GetMsg(ctx, floor+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return end, nil
+	case err != nil:
+		return 0, fmt.Errorf("looking for records of %s: %w", info.Config.FilterSubject, err)
+	}
+	return min(end, next.Sequence-1), nil
 }

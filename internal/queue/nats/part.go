@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	priorityGroup = "members"
+	statusPin     = "423"
+	pinHeader     = "Nats-Pin-Id"
+	leaveTimeout  = 2 * time.Second
+	// What one member asks for ahead, over all its partitions.
+	aheadRecords = 4096
+	aheadBytes   = 8 << 20
+	leastRecords = 64
+	leastBytes   = 256 << 10
+)
+
+type partState uint8
+
+const (
+	off      partState = iota
+	waiting            // asks, has no pin
+	checking           // may have missed records: what arrives is held
+	reading            // every record that it gets follows the one before
+	renewing           // makes the broker begin anew behind the last acknowledgement
+	draining           // goes to another member as soon as all is acknowledged
+)
+
+// part is one partition as a member sees it. Under the member's mutex.
+//
+// The broker numbers what it delivers, repetitions too, and an acknowledgement
+// stands for all before it. So a member may acknowledge only what it got without a
+// gap, from the first delivery after the last acknowledgement on. Whenever that is
+// in doubt (another member had the partition, the connection was interrupted, a
+// number is missing) it compares with the broker, and has the broker begin anew if
+// they differ.
+type part struct {
+	m        *member
+	number   int
+	name     string // as Record.Partition
+	consumer string // on the broker
+	filter   string
+
+	state partState
+	sub   *natsgo.Subscription
+	pin   string
+	next  uint64 // number of the next delivery
+	since uint64 // number of the first delivery under this pin
+	held  []delivery
+
+	// generation counts subscriptions: what arrived for an earlier one is dropped.
+	// epoch counts the times when returned records were lost to this member: an
+	// acknowledgement of an earlier one is left out.
+	generation, epoch uint64
+
+	left, got int  // of the open request
+	single    bool // the next record is above the limit of bytes
+	buffered  int  // waiting for Next
+	bytes     int
+	heard     time.Time
+	asked     time.Time
+	deadline  time.Time // of draining
+	returned  point     // the last record that Next returned
+	acked     uint64    // number in the stream
+}
+
+// point is up to where a batch goes in one partition.
+type point struct {
+	part   *part
+	epoch  uint64
+	number uint64 // in the stream
+	reply  string // acknowledges it
+}
+
+// begin starts reading the partition.
+func (p *part) begin() {
+	switch p.state {
+	case off:
+		p.start(waiting)
+	case draining:
+		p.renew()
+	}
+}
+
+// start subscribes. The next refill asks for records.
+func (p *part) start(state partState) {
+	p.stop()
+	sub, err := p.m.q.read.ChanSubscribe(p.m.inbox+strconv.Itoa(p.number)+"."+strconv.FormatUint(p.generation, 10), p.m.arrived)
+	if err != nil { // the connection is closed for good
+		p.state = off
+		return
+	}
+	p.sub, p.state, p.heard = sub, state, time.Now()
+	p.m.bySub[sub] = p
+	if state == waiting {
+		p.lookForLeftovers()
+	}
+}
+
+// lookForLeftovers begins anew if a member that is gone has left records without
+// acknowledgement: the broker alone would deliver them only after AckWait.
+func (p *part) lookForLeftovers() {
+	generation := p.generation
+	p.task(func(ctx context.Context) bool {
+		made, err := p.m.q.js.Consumer(ctx, p.m.stream, p.consumer)
+		p.m.mu.Lock()
+		defer p.m.mu.Unlock()
+		switch {
+		case p.state != waiting || p.generation != generation:
+			return true
+		case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+			p.renew()
+			return true
+		case err != nil:
+			return false
+		}
+		info := made.CachedInfo()
+		switch {
+		case info.NumAckPending == 0:
+			return true
+		case pinnedBySomebody(info):
+			return false // it may acknowledge yet
+		}
+		p.renew()
+		return true
+	})
+}
+
+func pinnedBySomebody(info *jetstream.ConsumerInfo) bool {
+	for _, g := range info.PriorityGroups {
+		if g.PinnedClientID != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// stop unsubscribes, which withdraws the open request, and drops what Next has not
+// returned.
+func (p *part) stop() {
+	if p.sub != nil {
+		delete(p.m.bySub, p.sub)
+		_ = p.sub.Unsubscribe()
+		p.sub = nil
+	}
+	p.generation++
+	p.held, p.left, p.got, p.single, p.buffered, p.bytes = nil, 0, 0, false, 0, 0
+}
+
+// forget gives up what was returned and not acknowledged.
+func (p *part) forget() {
+	p.epoch++
+	p.returned, p.acked = point{}, 0
+}
+
+// lose notes that another member may read the partition.
+func (p *part) lose() {
+	p.pin = ""
+	p.forget()
+	if p.state == draining || p.state == off {
+		p.stop()
+		p.state = off
+		return
+	}
+	p.start(waiting)
+}
+
+// giveUp stops reading; the pin is kept until the caller has acknowledged what it
+// got, or for a while.
+func (p *part) giveUp() {
+	if p.state == off || p.state == draining {
+		return
+	}
+	p.stop()
+	p.state, p.deadline = draining, time.Now().Add(p.m.q.timing.handover)
+}
+
+func (p *part) settleDrain() {
+	if p.state != draining || p.returned.number > p.acked && time.Now().Before(p.deadline) {
+		return
+	}
+	p.state = off
+	p.forget()
+	if p.pin != "" {
+		p.pin = ""
+		p.task(func(ctx context.Context) bool {
+			_ = p.unpin(ctx) // else it ends by itself
+			return true
+		})
+	}
+}
+
+// task runs f until it says that it is done.
+func (p *part) task(f func(context.Context) (done bool)) {
+	p.m.tasks.Go(func() {
+		for !f(p.m.ctx) {
+			select {
+			case <-p.m.ctx.Done():
+				return
+			case <-time.After(lostPause):
+			}
+		}
+	})
+}
+
+func (p *part) unpin(ctx context.Context) error {
+	_, err := p.m.q.read.RequestWithContext(ctx, "$JS.API.CONSUMER.UNPIN."+p.m.stream+"."+p.consumer, []byte(`{"group":"`+priorityGroup+`"}`))
+	return err
+}
+
+// doubt compares with the broker after the connection was interrupted.
+func (p *part) doubt() {
+	switch {
+	case p.state == waiting:
+		p.left, p.heard = 0, time.Now()
+		p.lookForLeftovers()
+	case p.state == checking:
+		p.renew()
+	case p.state == reading:
+		p.state, p.left, p.heard = checking, 0, time.Now()
+		p.check(func(info *jetstream.ConsumerInfo) bool { return info.Delivered.Consumer+1 == p.next })
+	}
+}
+
+// check goes on reading if the broker agrees, and begins anew if not.
+func (p *part) check(agrees func(*jetstream.ConsumerInfo) bool) {
+	generation := p.generation
+	p.task(func(ctx context.Context) bool {
+		made, err := p.m.q.js.Consumer(ctx, p.m.stream, p.consumer)
+		p.m.mu.Lock()
+		defer p.m.mu.Unlock()
+		if p.state != checking || p.generation != generation {
+			return true
+		}
+		switch {
+		case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+			p.renew()
+		case err != nil:
+			return false
+		case !agrees(made.CachedInfo()):
+			p.renew()
+		default:
+			p.state = reading
+			held := p.held
+			p.held = nil
+			for _, d := range held {
+				p.m.deliver(d)
+			}
+			signal(p.m.poked)
+		}
+		return true
+	})
+}
+
+// renew makes the broker deliver again what is not acknowledged, in order.
+func (p *part) renew() {
+	p.stop()
+	p.forget()
+	p.state = renewing
+	generation, pin := p.generation, p.pin
+	p.task(func(ctx context.Context) bool {
+		again, err := p.beginAnew(ctx, pin)
+		p.m.mu.Lock()
+		defer p.m.mu.Unlock()
+		if p.state != renewing || p.generation != generation {
+			return true
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				p.m.q.logger.Debug("partition is not read", "consumer", p.consumer, "error", err)
+			}
+			return false
+		}
+		if pin == "" || !again {
+			p.pin = ""
+			p.start(waiting)
+		} else {
+			p.start(reading)
+			p.next = 1
+		}
+		signal(p.m.poked)
+		return true
+	})
+}
+
+// beginAnew resets the consumer, or makes it if it is gone; kept tells that it is
+// the same, with its pin. Without a pin it leaves a consumer alone that another
+// member has.
+func (p *part) beginAnew(ctx context.Context, pin string) (kept bool, err error) {
+	q := p.m.q
+	stream, err := q.js.Stream(ctx, p.m.stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, q.ensureStreams(ctx, q.js)
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading stream: %w", err)
+	}
+	made, err := stream.Consumer(ctx, p.consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return false, p.ensureConsumer(ctx)
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading consumer: %w", err)
+	}
+	if pin == "" && pinnedBySomebody(made.CachedInfo()) {
+		return false, nil
+	}
+	if !q.cannotReset {
+		_, err = stream.ResetConsumer(ctx, p.consumer)
+		if !errors.Is(err, natsgo.ErrNoResponders) {
+			return err == nil, err
+		}
+	}
+	// An older server cannot reset: a new consumer takes the place of this one.
+	config := p.config()
+	config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, made.CachedInfo().AckFloor.Stream+1
+	if err := stream.DeleteConsumer(ctx, p.consumer); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return false, fmt.Errorf("removing consumer: %w", err)
+	}
+	_, err = stream.CreateConsumer(ctx, config)
+	return false, err
+}
+
+// handle takes a record or a status of the open request.
+func (p *part) handle(msg *natsgo.Msg) {
+	p.heard = time.Now()
+	if !strings.HasPrefix(msg.Reply, ackSubject) {
+		p.status(msg)
+		return
+	}
+	p.left, p.got = max(0, p.left-1), p.got+1
+	number, delivered, err := place(msg)
+	if err != nil {
+		p.renew()
+		return
+	}
+	if pin := first(msg.Header[pinHeader]); pin != p.pin {
+		p.forget()
+		p.pin, p.since, p.next = pin, delivered, delivered
+		if p.state = reading; delivered > 1 {
+			p.state = checking
+			p.check(func(info *jetstream.ConsumerInfo) bool { return info.AckFloor.Consumer+1 == p.since })
+		}
+	}
+	if delivered != p.next {
+		p.renew()
+		return
+	}
+	p.next++
+	p.buffered++
+	p.bytes += len(msg.Data)
+	d := delivery{p, p.generation, number, msg}
+	if p.state == checking {
+		p.held = append(p.held, d)
+		return
+	}
+	p.m.deliver(d)
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// status is how the open request went.
+func (p *part) status(msg *natsgo.Msg) {
+	status, reason := msg.Header.Get("Status"), msg.Header.Get(reasonHeader)
+	switch {
+	case status == statusIdle:
+	case status == "408", status == "404", status == "409" && reason == batchDone:
+		p.left = 0
+	case status == "409" && reason == largerThan:
+		p.left, p.single = 0, p.got == 0
+	case status == statusPin:
+		p.lose()
+	default: // the consumer is gone, or nobody answers
+		p.renew()
+	}
+}
+
+// beat keeps the pin, and notices when the broker is silent.
+func (p *part) beat(now time.Time) {
+	if (p.state == reading || p.state == waiting) && p.left > 0 && now.Sub(p.heard) > pullSilence {
+		p.doubt()
+	}
+	if p.pin != "" && now.Sub(p.asked) > p.m.q.timing.pinTTL/4 {
+		// Asks for less than any record has: the answer is a status.
+		p.publish(p.m.alive+strconv.Itoa(p.number)+"."+strconv.FormatUint(p.generation, 10), `{"batch":1,"max_bytes":1,"no_wait":true`)
+	}
+}
+
+// refill asks for records if there is room. mine is how many partitions share it.
+func (p *part) refill(mine int) {
+	if p.state != reading && p.state != waiting || p.left > 0 {
+		return
+	}
+	records, bytes := max(leastRecords, aheadRecords/mine), max(leastBytes, aheadBytes/mine)
+	if p.buffered > records/2 || p.bytes > bytes/2 {
+		return
+	}
+	limit := `,"max_bytes":` + strconv.Itoa(bytes)
+	if p.single {
+		records, limit = 1, ""
+	}
+	if p.publish(p.sub.Subject, `{"batch":`+strconv.Itoa(records)+limit+`,"expires":`+strconv.FormatInt(int64(pullExpires), 10)+
+		`,"idle_heartbeat":`+strconv.FormatInt(int64(pullBeat), 10)) {
+		p.left, p.got, p.single, p.heard = records, 0, false, p.asked
+	}
+}
+
+func (p *part) publish(reply, request string) bool {
+	request += `,"group":"` + priorityGroup + `"`
+	if p.pin != "" {
+		request += `,"id":"` + p.pin + `"`
+	}
+	err := p.m.q.read.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+p.m.stream+"."+p.consumer, reply, []byte(request+"}"))
+	if err == nil {
+		p.asked = time.Now()
+	}
+	return err == nil
+}
