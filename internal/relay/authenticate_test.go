@@ -5,6 +5,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,6 +68,39 @@ func TestAccessKeys(t *testing.T) {
 
 func claimOf(account, cluster, key string) Claim {
 	return Claim{ClusterID: synchronizer.ClusterID{Account: account, Cluster: cluster}, AccessKey: key}
+}
+
+// TestHints tell what is odd about a claim that was refused, and nothing of the key.
+func TestHints(t *testing.T) {
+	usual := strings.Repeat("AB27", 13)
+	for _, test := range []struct {
+		account, key string
+		form         *keyForm
+		want         string
+	}{
+		{"acme", usual, ownKeyForm, ""},
+		{"22222222-3333-4444-8555-666666666666", "any thing", nil, ""},
+		{"REPLACE_ME", usual, ownKeyForm, "the account is a placeholder: put the account that this server knows into the client's credentials"},
+		{"test", usual, nil, "the account is a placeholder"},
+		{" ", usual, nil, "the account is a placeholder"},
+		{" acme", usual, nil, "the account has white space around it"},
+		{`"acme"`, usual, nil, "the account has quotes around it"},
+		{"acme corp", usual, nil, "the account is not of the usual form (letters, digits and . _ -)"},
+		{"acme", "REPLACE_ME_KEY", ownKeyForm, "the access key is a placeholder"},
+		{"acme", "test", ownKeyForm, "the access key is a placeholder"},
+		{"acme", usual + " ", ownKeyForm, "the access key has white space around it"},
+		{"acme", "'" + usual + "'", ownKeyForm, "the access key has quotes around it"},
+		{"acme", usual[1:], ownKeyForm, "the access key is not of the usual form (52 characters, A to Z and 2 to 7)"},
+		{"test", "test", nil, "the account is a placeholder: put the account that this server knows into the client's credentials; the access key is a placeholder"},
+	} {
+		got := strings.Join(hints(claimOf(test.account, "c", test.key), test.form), "; ")
+		if test.want == "" {
+			require.Empty(t, got)
+			continue
+		}
+		require.True(t, strings.HasPrefix(got, test.want), got)
+		require.NotContains(t, got, usual[1:])
+	}
 }
 
 func hashOf(secret string) []byte {

@@ -15,7 +15,7 @@ type connection struct {
 	link   synchronizer.Link
 	hello  synchronizer.Hello
 	key    [32]byte // hash of the access key
-	source string // the connection's id, and the source of what it sends
+	source string   // the connection's id, and the source of what it sends
 	since  time.Time
 	ctx    context.Context // ends with the connection
 	end    context.CancelFunc
