@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+
+	"synchronizer"
+)
+
+const (
+	tailRecords  = 512
+	tailBytes    = 4 << 20
+	tailMessages = 200 // fetched ahead by the library, per partition
+)
+
+// tail reads In with one reader per partition, none of which leaves a subscription
+// behind. Each partition knows the last record that went into the buffer, so a
+// reader that is lost is replaced by one that begins behind it.
+type tail struct {
+	q      *Queue
+	buffer *buffer
+	ctx    context.Context // ends with Close
+	end    context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// Tail implements synchronizer.Queue.
+func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
+	ctx, done, err := q.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("starting tail: %w", err)
+	}
+	defer done()
+	t := &tail{q: q, buffer: newBuffer()}
+	t.ctx, t.end = context.WithCancel(q.ctx)
+	names, err := t.partitions(ctx)
+	if err != nil {
+		t.end()
+		return nil, fmt.Errorf("starting tail: %w", err)
+	}
+	parts := make([]*part, len(names))
+	for i, name := range names {
+		if parts[i], err = t.fix(ctx, name); err != nil {
+			for _, p := range parts[:i] {
+				p.leave()
+			}
+			t.end()
+			return nil, fmt.Errorf("starting tail: %w", err)
+		}
+	}
+	if err := q.addReader(t); err != nil {
+		t.end()
+		for _, p := range parts {
+			p.leave()
+		}
+		return nil, fmt.Errorf("starting tail: %w", err)
+	}
+	for _, p := range parts {
+		t.tasks.Go(p.run)
+	}
+	t.tasks.Go(func() { t.discover(names) })
+	return t, nil
+}
+
+func (t *tail) partitions(ctx context.Context) ([]string, error) {
+	topic := t.q.config.topic(synchronizer.In)
+	names, err := within(ctx, t.q, func() ([]string, error) { return t.q.read.TopicPartitions(topic) }, func([]string) {})
+	if err != nil {
+		return nil, fmt.Errorf("asking for partitions of %s: %w", topic, err)
+	}
+	return names, nil
+}
+
+// discover looks for partitions that appear later; they are read from their
+// beginning.
+func (t *tail) discover(known []string) {
+	ticker := time.NewTicker(t.q.config.partitionsNew)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-t.ctx.Done():
+			return
+		}
+		names, err := t.partitions(t.ctx)
+		if err != nil {
+			continue // the readers tell of a lost connection
+		}
+		for _, name := range names {
+			if !slices.Contains(known, name) {
+				known = append(known, name)
+				p := &part{t: t, topic: name, start: client.EarliestMessageID()}
+				t.tasks.Go(p.run)
+			}
+		}
+	}
+}
+
+// Next implements synchronizer.Tail.
+func (t *tail) Next(ctx context.Context) ([]synchronizer.Record, error) {
+	ctx, done := t.q.join(ctx)
+	defer done()
+	var records []synchronizer.Record
+	err := t.buffer.take(ctx, tailRecords, tailBytes, func(entries []entry) {
+		records = make([]synchronizer.Record, len(entries))
+		for i := range entries {
+			records[i] = entries[i].record
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading records: %w", err)
+	}
+	return records, nil
+}
+
+// Close implements synchronizer.Tail.
+func (t *tail) Close() error {
+	t.end()
+	t.tasks.Wait()
+	t.q.removeReader(t)
+	return nil
+}
+
+// part is the tail of one partition.
+type part struct {
+	t     *tail
+	topic string
+	start client.MessageID // the reader begins behind it
+	last  client.MessageID // of what went into the buffer; nil at first
+	// The reader that is used now, if any.
+	reader messageReader
+	watch  *watched
+}
+
+// messageReader is what is used of the library's reader.
+type messageReader interface {
+	Next(ctx context.Context) (client.Message, error)
+	GetLastMessageID() (client.MessageID, error)
+	Close()
+}
+
+// fix makes the tail of a partition, from its end.
+func (t *tail) fix(ctx context.Context, topic string) (*part, error) {
+	p := &part{t: t, topic: topic, start: client.LatestMessageID()}
+	// A reader that begins at "latest" would begin at another end after a lost
+	// connection. So the end is asked for, by a first reader.
+	if err := p.connect(ctx); err != nil {
+		return nil, err
+	}
+	end, err := within(ctx, t.q, p.reader.GetLastMessageID, func(client.MessageID) {})
+	p.leave()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the end of %s: %w", topic, err)
+	}
+	p.start = client.EarliestMessageID()
+	if end.EntryID() >= 0 {
+		p.start = plainID(end)
+	}
+	return p, p.connect(ctx)
+}
+
+// plainID has nothing of the reader that it came from.
+func plainID(id client.MessageID) client.MessageID {
+	return client.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchIdx(), id.PartitionIdx())
+}
+
+func (p *part) connect(ctx context.Context) error {
+	w := newWatched(p.t.ctx)
+	reader, err := within(ctx, p.t.q, func() (messageReader, error) {
+		return p.t.q.newReader(p.topic, p.start, w.policy)
+	}, messageReader.Close)
+	if err != nil {
+		w.lost()
+		return fmt.Errorf("reading %s: %w", p.topic, err)
+	}
+	w.armed.Store(true)
+	p.reader, p.watch = reader, w
+	return nil
+}
+
+func (p *part) leave() {
+	p.watch.lost()
+	p.reader.Close()
+	p.reader = nil
+}
+
+func (p *part) run() {
+	pause := pauses{backOff{firstBackOff}}
+	for {
+		if p.reader == nil {
+			if err := p.connect(p.t.ctx); err != nil {
+				if p.t.ctx.Err() == nil {
+					p.t.q.config.Logger.Warn("queue: cannot read, trying again", "error", err)
+				}
+				if !pause.wait(p.t.ctx) {
+					return
+				}
+				continue
+			}
+		}
+		if p.read() {
+			pause.Reset()
+		}
+		p.leave()
+		if p.last != nil {
+			p.start = plainID(p.last)
+		}
+		if !pause.wait(p.t.ctx) {
+			return
+		}
+	}
+}
+
+// read moves messages into the buffer until the connection is lost; some tells
+// whether there were any.
+func (p *part) read() (some bool) {
+	for {
+		m, err := p.reader.Next(p.watch.ctx)
+		if err != nil || m == nil || p.watch.seen.Load() {
+			return some
+		}
+		some = true
+		if p.last != nil && !after(m.ID(), p.last) {
+			continue
+		}
+		if r, fromServer := record(m); !fromServer {
+			if p.t.buffer.put(p.watch.ctx, entry{r, m.ID()}) != nil {
+				return some
+			}
+		}
+		p.last = m.ID()
+	}
+}
