@@ -54,7 +54,7 @@ func TestProcessStops(t *testing.T) {
 	require.True(t, p.running())
 	require.NoError(t, p.stop())
 	require.False(t, p.running())
-	require.Equal(t, "hello\nbye", tail(p.log, 10))
+	require.True(t, strings.HasSuffix(tail(p.log, 10), "bye"), "it was asked, not killed")
 }
 
 func TestKillReachesTheGroup(t *testing.T) {
@@ -149,19 +149,24 @@ func TestCerts(t *testing.T) {
 	handshake := func(ca, cert, key string) error {
 		client, err := tls.LoadX509KeyPair(cert, key)
 		require.NoError(t, err)
-		a, b := net.Pipe()
-		done := make(chan error, 1)
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+			Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(c.CA),
+		})
+		require.NoError(t, err)
 		go func() {
-			done <- tls.Server(a, &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(c.CA)}).Handshake()
-			_ = a.Close()
+			conn, err := l.Accept()
+			if err == nil {
+				_, _ = conn.Write([]byte("hello"))
+				_ = conn.Close()
+			}
 		}()
-		err = tls.Client(b, &tls.Config{RootCAs: pool(ca), ServerName: "127.0.0.1", Certificates: []tls.Certificate{client}}).Handshake()
+		defer func() { _ = l.Close() }()
+		conn, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: pool(ca), Certificates: []tls.Certificate{client}})
 		if err != nil {
-			_ = b.Close()
+			return err
 		}
-		if serverErr := <-done; err == nil {
-			err = serverErr
-		}
+		defer func() { _ = conn.Close() }()
+		_, err = io.ReadFull(conn, make([]byte, 5)) // the server's verdict comes with the first read
 		return err
 	}
 	require.NoError(t, handshake(c.CA, c.ClientCert, c.ClientKey))
