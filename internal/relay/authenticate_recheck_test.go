@@ -3,7 +3,6 @@
 package relay
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +113,7 @@ func (c *clock) runs(t *testing.T) {
 func TestRevokedKeysCloseConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newRevocable(map[string]synchronizer.AccessKey{"one": {Account: "a"}, "two": {Account: "a"}, "bound": {Account: "b", Cluster: "c"}})
-		var log bytes.Buffer
+		var log logs
 		pods := []*clock{newClock(t, 0), newClock(t, 0)}
 		cluster := func(i int) synchronizer.ClusterID {
 			return synchronizer.ClusterID{Account: "a", Cluster: fmt.Sprint("c-", i)}
@@ -156,7 +155,7 @@ func TestRevokedKeysCloseConnections(t *testing.T) {
 func TestRecheckWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newRevocable(map[string]synchronizer.AccessKey{"one": {Account: "a"}})
-		var log bytes.Buffer
+		var log logs
 		c := newClock(t, 0)
 		c.options.Authenticator, c.options.Logger = AccessKeys{Credentials: keys}, slog.New(slog.NewTextHandler(&log, nil))
 		c.runs(t)
