@@ -38,7 +38,7 @@ type set struct {
 	hold       *hold
 }
 
-// hold keeps acknowledgements before the batch of a set's first chunk.
+// hold keeps acknowledgements out of a set.
 type hold struct {
 	first uint64 // batch of the first chunk
 	last  uint64 // batch that completed the set, 0 while it is open
@@ -197,17 +197,28 @@ func (j *joiner) wait(now time.Time) (time.Duration, bool) {
 }
 
 // before returns the last batch that may be acknowledged when all up to final
-// are, and forgets what no longer holds.
+// are. It lies within no set: a part of one that is final already would come
+// again without the rest, and count as a loss.
 func (j *joiner) before(final uint64) uint64 {
 	last := final
-	for h := range j.holds {
-		if h.last != 0 && h.last <= final {
-			delete(j.holds, h)
-			continue
+	for again := true; again; {
+		again = false
+		for h := range j.holds {
+			if h.first <= last && (h.last == 0 || h.last > last) {
+				last, again = h.first-1, true
+			}
 		}
-		last = min(last, h.first-1)
 	}
 	return last
+}
+
+// acknowledged forgets what no longer holds.
+func (j *joiner) acknowledged(last uint64) {
+	for h := range j.holds {
+		if h.last != 0 && h.last <= last {
+			delete(j.holds, h)
+		}
+	}
 }
 
 // close gives back what is held.

@@ -61,7 +61,7 @@ func (t *tail) Next(ctx context.Context) ([]synchronizer.Record, error) {
 		}
 		t.mu.Lock()
 		records = t.joiner.add(records, 1, time.Now())
-		t.joiner.before(1) // nothing is acknowledged
+		t.joiner.acknowledged(1) // there is nothing to acknowledge
 		t.mu.Unlock()
 		if len(records) > 0 {
 			return records, nil
@@ -203,6 +203,7 @@ func (c *consumer) tell(ctx context.Context) error {
 	defer c.mu.Unlock()
 	c.pending = c.pending[reach-c.acked:]
 	c.acked = reach
+	c.joiner.acknowledged(reach)
 	return nil
 }
 

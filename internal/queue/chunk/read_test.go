@@ -172,7 +172,7 @@ func TestJoining(t *testing.T) {
 		}, 0, []string{"malformed: "}},
 	} {
 		t.Run(test.name, inTime(func(t *testing.T) {
-			r := newRig(t, nil)
+			r := newRig(t, func(o *Options) { o.MaxSetBytes = len(whole.Payload) })
 			r.put(t, test.lay(r.chunksOf(t, whole))...)
 			r.put(t, small("account/a", 7))
 			c := r.consume(t)
@@ -328,6 +328,34 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// TestAcknowledgementWithinNoSet: one that is final is acknowledged as a whole
+// or not at all, when an older one holds.
+func TestAcknowledgementWithinNoSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		final, open := r.chunksOf(t, large("account/a", 1)), r.chunksOf(t, large("account/b", 2))
+		r.put(t, small("account/c", 0))
+		r.put(t, final[:3]...)
+		r.put(t, open[:2]...)
+		r.put(t, final[3:]...)
+		c, err := r.queue.Consume(t.Context(), group)
+		require.NoError(t, err)
+		require.NoError(t, next(t, c, 1).Ack(t.Context()))
+		b := next(t, c, 1)
+		requireSame(t, large("account/a", 1), b.Records[0])
+		require.NoError(t, b.Ack(t.Context()))
+		require.Equal(t, 1, r.broker.Acked(group), "before the open set lies a part of the other")
+		require.NoError(t, c.Close())
+		r.put(t, open[2:]...)
+		c = r.consume(t)
+		b = next(t, c, 1000)
+		require.Len(t, b.Records, 2)
+		require.NoError(t, b.Ack(t.Context()))
+		nothing(t, c, time.Hour)
+		require.Empty(t, r.drops)
+	})
+}
+
 // TestPublishedAgain: a call that failed in the middle is completed by the one
 // that repeats it.
 func TestPublishedAgain(t *testing.T) {
@@ -362,6 +390,7 @@ func TestLimitsCountWhatIsJoined(t *testing.T) {
 		c := r.consume(t)
 		size := large("account/0", 0)
 		for range 2 {
+			require.Equal(t, 0, r.broker.Acked(group), "a part of the broker's batch is not final")
 			b, err := c.Next(t.Context(), 1000, 2*size.Size()+100)
 			require.NoError(t, err)
 			require.Len(t, b.Records, 2)
