@@ -100,6 +100,10 @@ type Row struct {
 	// State is empty, or "not carried: <reason>".
 	State string
 	Body  []byte // exact bytes, as the client sent them
+	// Digest is that of the object as its client computes it, zero if it is not known
+	// (link v1). Nobody but the client knows how; it counts in the set of the
+	// namespace.
+	Digest [16]byte
 	// Touched marks a row given to Write whose object is as it was: a newer
 	// statement has only confirmed it. Body may be nil then.
 	Touched bool
@@ -140,16 +144,20 @@ type KindStatus struct {
 // ObjectQuery selects rows. Empty fields do not restrict; a list means any of
 // its members.
 type ObjectQuery struct {
-	Account      string
-	Clusters     []string
-	Groups       []string // "core" stands for the empty group
-	Versions     []string
-	Resources    []string
-	Namespaces   []string // "-" stands for cluster-scoped
-	Names        []string
-	NamePrefix   string
-	Labels       []LabelRequirement // all of them
-	Deleted      bool               // tombstones too
+	Account    string
+	Clusters   []string
+	Groups     []string // "core" stands for the empty group
+	Versions   []string
+	Resources  []string
+	Namespaces []string // "-" stands for cluster-scoped
+	Names      []string
+	NamePrefix string
+	Labels     []LabelRequirement // all of them
+	// Search is words, all of which have to stand in the namespace, the name, label
+	// values or images: runs of letters and digits, in either case. Words of one
+	// character do not count.
+	Search       string
+	Deleted      bool // tombstones too
 	UpdatedSince time.Time
 	Full         bool   // with bodies
 	Limit        int    // at most so many rows; 0 = 100, more than 10,000 is refused

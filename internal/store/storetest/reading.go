@@ -237,7 +237,7 @@ func compareKeys(a, b synchronizer.ObjectKey) int {
 // plain loop finds, in order.
 func walkIsSet(t *testing.T, b Backend) {
 	ctx := t.Context()
-	part := []string{"", "a", "a\x00", "b", "ab", "ä", "\xff"}
+	part := []string{"", "a", "a\x00", "b", "ab", "ä", "\U0010ffff"}
 	word := rapid.SampledFrom(part[1:])
 	var rows []synchronizer.Row
 	for i, account := range []string{"a", "b"} {
@@ -264,7 +264,7 @@ func walkIsSet(t *testing.T, b Backend) {
 		q := synchronizer.ObjectQuery{
 			Account: rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "account"), Clusters: some(r, "clusters"),
 			Groups:     rapid.SampledFrom([][]string{nil, {"core"}, {"apps"}}).Draw(r, "groups"),
-			Namespaces: rapid.SliceOfN(rapid.SampledFrom([]string{"-", "a", "a\x00", "\xff"}), 0, 3).Draw(r, "namespaces"),
+			Namespaces: rapid.SliceOfN(rapid.SampledFrom([]string{"-", "a", "a\x00", "\U0010ffff"}), 0, 3).Draw(r, "namespaces"),
 			Names:      rapid.SliceOfN(word, 0, 3).Draw(r, "names"), NamePrefix: rapid.SampledFrom(part).Draw(r, "prefix"),
 			Deleted: rapid.Bool().Draw(r, "deleted"), Limit: rapid.IntRange(1, 90).Draw(r, "limit"),
 		}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package index_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"synchronizer"
+	"synchronizer/internal/store/index"
+)
+
+func TestOf(t *testing.T) {
+	key := synchronizer.ObjectKey{Namespace: "team-One", Name: "web-7d8f"}
+	body := []byte(`{"metadata":{"labels":{"app":"Shop/Cart","n":1,"e":""}},
+		"spec":{"containers":[{"image":"registry.example.org/nginx:1.25"}],"image":"not-one"}}`)
+	entry := index.Of(&key, body)
+	require.Equal(t, index.Labels(`{"app":"Shop/Cart","e":""}`), entry.Labels)
+	require.Len(t, entry.Labels.Hashes(), 2)
+	for _, found := range []string{"web", "7d8f", "7D8F", "team one", "shop", "CART", "nginx", "registry.example.org/nginx:1.25", "25 web"} {
+		require.NotEmpty(t, index.Search(found), found)
+		require.True(t, entry.Words.Contain(index.Search(found)), found)
+	}
+	for _, absent := range []string{"we", "web7d8f", "not", "app", "nginx apache", "26"} {
+		require.False(t, entry.Words.Contain(index.Search(absent)), absent)
+	}
+	require.Empty(t, index.Search("- a / 1 .\xff"))
+	require.NotEmpty(t, index.Search("日本"))
+
+	broken := index.Of(&key, []byte(`{"metadata":{"labels":{"app":"x"}}`))
+	require.Empty(t, broken.Labels)
+	require.True(t, broken.Words.Contain(index.Search("web")))
+	require.Equal(t, broken, index.Of(&key, nil))
+}
+
+func TestWordsAreBounded(t *testing.T) {
+	var many strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&many, "w%d ", i)
+	}
+	entry := index.Of(&synchronizer.ObjectKey{Namespace: many.String(), Name: "found"}, nil)
+	require.LessOrEqual(t, len(entry.Words), 128)
+	require.True(t, entry.Words.Contain(index.Search("found")), "the name comes first")
+	long := strings.Repeat("x", 100_000)
+	require.True(t, index.Of(&synchronizer.ObjectKey{Name: long}, nil).Words.Contain(index.Search(long)))
+}
+
+func TestWordsBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := index.Search(strings.Join(rapid.SliceOf(rapid.String()).Draw(t, "words"), " "))
+		require.Equal(t, words, index.WordsOf(words.Bytes()))
+	})
+}
+
+func TestChange(t *testing.T) {
+	removed, added := index.Change([]int64{1, 2, 4}, []int64{2, 3, 4, 5})
+	require.Equal(t, []int64{1}, removed)
+	require.Equal(t, []int64{3, 5}, added)
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+
+	"synchronizer"
+	"synchronizer/internal/rawjson"
+)
+
+const (
+	// wordsLimit is how many words of one object are found again; those of its
+	// name come first.
+	wordsLimit = 128
+	// wordBytes is how much of a word counts.
+	wordBytes = 128
+	// hashBytes is the size of the hash of a word: of a million different words,
+	// one in 300 million shares its hash with the one that is searched for.
+	hashBytes = 6
+)
+
+// Words are the hashes of an object's words, sorted, each once.
+type Words []int64
+
+// Entry is what can be searched for of one object.
+type Entry struct {
+	Labels Labels
+	Words  Words
+}
+
+// Of gives the entry of an object. A body that is not JSON has no labels and no
+// images; it is found by its name all the same.
+func Of(key *synchronizer.ObjectKey, body []byte) Entry {
+	labels, err := rawjson.Labels(body)
+	if err != nil {
+		labels = nil
+	}
+	images, err := rawjson.Images(body)
+	if err != nil {
+		images = nil
+	}
+	words := make(Words, 0, 32)
+	words = words.add(key.Name)
+	words = words.add(key.Namespace)
+	for _, name := range labelNames(labels) {
+		words = words.add(labels[name])
+	}
+	for _, image := range images {
+		words = words.add(image)
+	}
+	return Entry{Labels: labelsText(labels), Words: words.sorted()}
+}
+
+// labelNames puts labels in order, so that the limit always drops the same words.
+func labelNames(labels map[string]string) []string {
+	names := make([]string, 0, len(labels))
+	for name := range labels {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Search gives the hashes of the words of a search text. Words of one character
+// are not indexed and do not count; it is empty if there are no others.
+func Search(text string) Words { return Words{}.add(text).sorted() }
+
+// Contain reports whether all of the others are among the words.
+func (w Words) Contain(others Words) bool {
+	for _, other := range others {
+		if _, ok := slices.BinarySearch(w, other); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (w Words) sorted() Words {
+	slices.Sort(w)
+	return slices.Compact(w)
+}
+
+// add appends the words of a text: the longest runs of letters and digits, in
+// lower case.
+func (w Words) add(text string) Words {
+	var space [wordBytes + utf8.UTFMax]byte
+	word, count := space[:0], 0
+	flush := func() {
+		if count > 1 && len(w) < wordsLimit {
+			w = append(w, wordHash(word))
+		}
+		word, count = space[:0], 0
+	}
+	for _, r := range text {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+		case 'A' <= r && r <= 'Z':
+			r += 'a' - 'A'
+		case r < utf8.RuneSelf, r == utf8.RuneError, !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			flush()
+			continue
+		default:
+			r = unicode.ToLower(r)
+		}
+		count++
+		if len(word) < wordBytes {
+			word = utf8.AppendRune(word, r)
+		}
+	}
+	flush()
+	return w
+}
+
+func wordHash(word []byte) int64 {
+	sum := sha256.Sum256(word)
+	return int64(binary.BigEndian.Uint64(sum[:]) >> (64 - 8*hashBytes))
+}
+
+// Bytes is the words in few bytes.
+func (w Words) Bytes() []byte {
+	b := make([]byte, 0, len(w)*hashBytes)
+	for _, hash := range w {
+		var eight [8]byte
+		binary.BigEndian.PutUint64(eight[:], uint64(hash))
+		b = append(b, eight[8-hashBytes:]...)
+	}
+	return b
+}
+
+// WordsOf is the reverse of Bytes.
+func WordsOf(b []byte) Words {
+	words := make(Words, 0, len(b)/hashBytes)
+	for ; len(b) >= hashBytes; b = b[hashBytes:] {
+		var eight [8]byte
+		copy(eight[8-hashBytes:], b)
+		words = append(words, int64(binary.BigEndian.Uint64(eight[:])))
+	}
+	return words
+}

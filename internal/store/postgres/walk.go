@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"synchronizer/internal/store/index"
+	"synchronizer/internal/store/walk"
+)
+
+// reader is the index that a walk goes along, in one read transaction.
+type reader struct {
+	tx    pgx.Tx
+	words bool // rows are read with their words
+}
+
+var _ walk.Index = reader{}
+
+// The size of a body is that of its stored form, which is near enough for a limit
+// and costs nothing.
+const walkColumns = "o.id, o.ns, o.name, o.labels::text, coalesce(pg_column_size(o.body), length(o.raw), 0), " + rowColumns
+
+func (r reader) columns() string {
+	if r.words {
+		return walkColumns + ", o.words"
+	}
+	return walkColumns
+}
+
+// found reads a row of walkColumns.
+func (r reader) found(rows pgx.Rows, kind walk.Kind, row *walk.Found) error {
+	var labels pgtype.Text
+	var words []int64
+	var after []any
+	if r.words {
+		after = append(after, &words)
+	}
+	key := &row.Row.Key
+	key.ClusterID, key.Kind = kind.ClusterID, kind.Kind
+	err := scanRow(rows, &row.Row, []any{&row.ID, &key.Namespace, &key.Name, &labels, &row.Size}, after...)
+	key.Namespace, key.Name = fromText(key.Namespace), fromText(key.Name)
+	row.Labels, row.Words = index.Labels(labels.String), index.Words(words)
+	return err
+}
+
+func (r reader) query(ctx context.Context, text string, args []any, scan func(pgx.Rows) (more bool, err error)) error {
+	rows, err := r.tx.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if more, err := scan(rows); err != nil || !more {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// portion is how many rows a scan asks for at first, and then ten times as many:
+// of a query that ends early, the server would send all the same.
+const portion = 200
+
+// Scan implements walk.Ranges.
+func (r reader) Scan(ctx context.Context, kind walk.Kind, of walk.Range, limit int, each func(*walk.Found) bool) error {
+	for ask := portion; limit > 0; ask *= 10 {
+		ask = min(ask, limit)
+		var last walk.Place
+		got, more := 0, true
+		text, args := r.scanQuery(kind, of, ask)
+		err := r.query(ctx, text, args, func(rows pgx.Rows) (bool, error) {
+			var f walk.Found
+			if err := r.found(rows, kind, &f); err != nil {
+				return false, err
+			}
+			got++
+			last = walk.Place{Namespace: f.Row.Key.Namespace, Name: f.Row.Key.Name}
+			more = each(&f)
+			return more, nil
+		})
+		if err != nil || !more || got < ask {
+			return err
+		}
+		limit -= got
+		if of.InNamespace {
+			if of.Names.In != nil {
+				return nil // there are no more than were asked for by name
+			}
+			of.Names.From = last.Name + "\x00" // the least text behind it
+		} else {
+			of.Behind = &last
+		}
+	}
+	return nil
+}
+
+func (r reader) scanQuery(kind walk.Kind, of walk.Range, limit int) (string, []any) {
+	var w where
+	w.add("o.kind = %s", int32(kind.ID))
+	switch {
+	case of.InNamespace:
+		w.add("o.ns = %s", toText(of.Namespace))
+		w.names(of.Names)
+		if n := len(of.Names.In); n > 0 {
+			limit = n
+		}
+	case of.Behind != nil:
+		w.add("(o.ns, o.name) > (%s, %s)", toText(of.Behind.Namespace), toText(of.Behind.Name))
+	}
+	return fmt.Sprintf("SELECT %s FROM objects o WHERE true%s ORDER BY o.kind, o.ns, o.name LIMIT %d", r.columns(), w.text.String(), limit), w.args
+}
+
+// names adds the condition on the name.
+func (w *where) names(names walk.Names) {
+	switch {
+	case len(names.In) > 0:
+		w.add("o.name = ANY(%s)", toTexts(names.In))
+	case names.End != "":
+		w.add("o.name >= %s AND o.name < %s", toText(names.From), toText(names.End))
+	case names.From != "":
+		w.add("o.name >= %s", toText(names.From))
+	}
+}
+
+// Spaces implements walk.Ranges.
+func (r reader) Spaces(ctx context.Context, kind walk.Kind, from string, names walk.Names, limit int) ([]walk.Space, error) {
+	w := where{args: []any{int32(kind.ID), toText(from), limit}}
+	w.names(names)
+	var spaces []walk.Space
+	err := r.query(ctx, `WITH RECURSIVE n (ns, i) AS (
+		(SELECT ns, 1 FROM objects WHERE kind = $1 AND ns >= $2 ORDER BY ns LIMIT 1)
+		UNION ALL SELECT (SELECT o.ns FROM objects o WHERE o.kind = $1 AND o.ns > n.ns ORDER BY o.ns LIMIT 1), n.i + 1 FROM n WHERE n.ns IS NOT NULL AND n.i < $3)
+		SELECT n.ns, EXISTS (SELECT 1 FROM objects o WHERE o.kind = $1 AND o.ns = n.ns`+w.text.String()+`) FROM n WHERE n.ns IS NOT NULL`,
+		w.args, func(rows pgx.Rows) (bool, error) {
+			var s walk.Space
+			err := rows.Scan(&s.Namespace, &s.Has)
+			s.Namespace = fromText(s.Namespace)
+			spaces = append(spaces, s)
+			return true, err
+		})
+	return spaces, err
+}
+
+// LastName implements walk.Ranges.
+func (r reader) LastName(ctx context.Context, kind walk.Kind, namespace string) (string, error) {
+	var name pgtype.Text
+	err := r.tx.QueryRow(ctx, "SELECT max(name) FROM objects WHERE kind = $1 AND ns = $2", int32(kind.ID), toText(namespace)).Scan(&name)
+	return fromText(name.String), err
+}
+
+// Count implements walk.Postings.
+func (r reader) Count(ctx context.Context, kind walk.Kind, t walk.Term, limit int) (n int, err error) {
+	if t.Word {
+		err = r.tx.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM objects WHERE words @> ARRAY[$1::bigint] AND kind = $2 LIMIT $3) x",
+			kindWord(int32(kind.ID), t.Hashes[0]), int32(kind.ID), limit).Scan(&n)
+		return n, err
+	}
+	err = r.tx.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM labels WHERE label = ANY($1::bigint[]) AND kind = $2 LIMIT $3) x",
+		t.Hashes, int32(kind.ID), limit).Scan(&n)
+	return n, err
+}
+
+// Having implements walk.Postings.
+func (r reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (map[int64]bool, error) {
+	numbers := make([]int32, len(kinds))
+	words := make([]int64, len(kinds))
+	for i, kind := range kinds {
+		numbers[i] = int32(kind.ID)
+		words[i] = kindWord(numbers[i], t.Hashes[0])
+	}
+	text, args := `SELECT k FROM unnest($1::int[]) k WHERE EXISTS (SELECT 1 FROM labels l WHERE l.kind = k AND l.label = ANY($2::bigint[]))`, []any{numbers, t.Hashes}
+	if t.Word {
+		text = `SELECT k FROM unnest($1::int[], $2::bigint[]) w (k, word), LATERAL
+			(SELECT 1 FROM objects o WHERE o.words @> ARRAY[w.word] AND o.kind = w.k LIMIT 1) o`
+		args = []any{numbers, words}
+	}
+	have := map[int64]bool{}
+	err := r.query(ctx, text, args, func(rows pgx.Rows) (bool, error) {
+		var kind int32
+		err := rows.Scan(&kind)
+		have[int64(kind)] = true
+		return true, err
+	})
+	return have, err
+}
+
+// Find implements walk.Postings.
+func (r reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each func(*walk.Found)) error {
+	text, args := "SELECT "+r.columns()+" FROM labels l JOIN objects o ON o.id = l.obj WHERE l.label = ANY($1::bigint[]) AND l.kind = $2", []any{t.Hashes, int32(kind.ID)}
+	if t.Word {
+		text = "SELECT " + r.columns() + " FROM objects o WHERE o.words @> ARRAY[$1::bigint] AND o.kind = $2"
+		args[0] = kindWord(int32(kind.ID), t.Hashes[0])
+	}
+	return r.query(ctx, text, args, func(rows pgx.Rows) (bool, error) {
+		f := &walk.Found{}
+		if err := r.found(rows, kind, f); err != nil {
+			return false, err
+		}
+		each(f)
+		return true, nil
+	})
+}
+
+// Bodies implements walk.Index.
+func (r reader) Bodies(ctx context.Context, ids []int64, each func(id int64, body []byte)) error {
+	return r.query(ctx, "SELECT id, body::text, raw FROM objects WHERE id = ANY($1)", []any{ids}, func(rows pgx.Rows) (bool, error) {
+		var id int64
+		var json pgtype.Text
+		var raw []byte
+		if err := rows.Scan(&id, &json, &raw); err != nil {
+			return false, err
+		}
+		each(id, fromBody(json, raw))
+		return true, nil
+	})
+}
