@@ -32,10 +32,10 @@ func TestAnnounce(t *testing.T) {
 		}
 		require.Equal(t, 1, heard(time.Second))
 		require.Equal(t, 3, heard(3*AnnounceEvery))
-		away := error(synchronizer.ErrNotFound)
-		r.ingester.trouble.Store(&away)
+		away := &effort{err: synchronizer.ErrNotFound}
+		r.ingester.health.begin(away, r.ingester.Now())
 		require.Zero(t, heard(3*AnnounceEvery))
-		r.ingester.trouble.Store(nil)
+		r.ingester.health.end(away)
 		require.Equal(t, 1, heard(2*unready))
 	})
 }

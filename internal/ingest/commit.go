@@ -11,17 +11,21 @@ import (
 
 // commit writes items into the store, in one transaction unless one of them is
 // refused by the database: then the batch is halved until that one stands alone
-// and is set aside. It returns what has to be asked.
+// and gets its refusal. It returns what has to be asked.
 func (i *Ingester) commit(ctx context.Context, items []item) (questions, error) {
 	var asks questions
 	var refused error
-	err := i.persist(ctx, "store", "writing records", func() error {
+	err := i.persist(ctx, "store", "writing records", func(ctx context.Context) error {
 		start := i.Now()
 		var err error
 		asks, err = i.transact(ctx, items)
 		i.metrics.transaction.Observe(i.Now().Sub(start).Seconds())
 		if errors.Is(err, synchronizer.ErrInvalid) {
 			refused, err = err, nil
+		}
+		if err == nil {
+			i.written.Store(i.Now().UnixNano())
+			i.health.answered()
 		}
 		return err
 	})
@@ -31,7 +35,7 @@ func (i *Ingester) commit(ctx context.Context, items []item) (questions, error) 
 	case refused == nil:
 		return asks, nil
 	case len(items) == 1:
-		items[0].fail(refused)
+		items[0].refusal = refused
 		return questions{}, nil
 	}
 	// Halves keep the order of each object: the first is committed before the
@@ -117,6 +121,7 @@ func (p *plan) addSource(m *synchronizer.Message) {
 func (i *Ingester) transact(ctx context.Context, items []item) (questions, error) {
 	p := i.makePlan(items)
 	objects := make([]object, len(p.keys))
+	var f folder
 	err := i.Store.Update(ctx, func(tx synchronizer.Tx) error {
 		generations, err := tx.Generations(ctx, p.sources)
 		if err != nil {
@@ -129,7 +134,7 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 		for k := range objects {
 			objects[k] = object{row: rows[k]}
 		}
-		f := folder{now: i.Now(), offers: i.offers}
+		f = folder{now: i.Now(), offers: i.offers}
 		for k := range items {
 			it := &items[k]
 			if it.fault != nil {
@@ -168,6 +173,7 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 	if err != nil {
 		return questions{}, err
 	}
+	f.commit()
 	var q questions
 	for k := range objects {
 		switch o := &objects[k]; {
@@ -178,4 +184,19 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 		}
 	}
 	return q, nil
+}
+
+// mark stores, in place of what the database does not take, that the object
+// exists and is not carried: with its checksum, so that it is not asked for again
+// and again. The dead letter holds the rest. A mark may be refused as well.
+func (i *Ingester) mark(ctx context.Context, it *item) error {
+	if e := it.msg.Event; e != synchronizer.EventPut && e != synchronizer.EventPatch {
+		return nil
+	}
+	marked := *it
+	marked.notCarried, marked.refusal = string(synchronizer.DropDeadLetter), nil
+	if _, err := i.commit(ctx, []item{marked}); err != nil {
+		return err
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,13 +239,16 @@ func change(t require.TestingT, source string, seq uint64, name, patch, checksum
 	return say(t, source, seq, synchronizer.Message{Event: synchronizer.EventPatch, Name: name, Body: []byte(patch), Checksum: checksum})
 }
 
-// brokenStore fails Update while err is set, or refuses batches that hold poison.
+// brokenStore fails Update while err is set, or refuses batches that hold poison
+// in a name or a body. Each transaction is run so many times more as there are
+// deadlocks.
 type brokenStore struct {
 	synchronizer.Store
-	mu     sync.Mutex
-	err    error
-	tries  int
-	poison string
+	mu                 sync.Mutex
+	err                error
+	tries              int
+	poison, poisonBody string
+	deadlocks          int
 }
 
 func (b *brokenStore) set(err error) {
@@ -253,33 +257,58 @@ func (b *brokenStore) set(err error) {
 	b.err = err
 }
 
+func (b *brokenStore) refuse(poison string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.poison = poison
+}
+
 func (b *brokenStore) tried() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.tries
 }
 
+var errDeadlock = errors.New("deadlock")
+
 func (b *brokenStore) Update(ctx context.Context, fn func(synchronizer.Tx) error) error {
 	b.mu.Lock()
 	b.tries++
-	err := b.err
+	err, poison := b.err, b.poison
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return b.Store.Update(ctx, func(tx synchronizer.Tx) error { return fn(poisonTx{tx, b.poison}) })
+	for range b.deadlocks {
+		_ = b.Store.Update(ctx, func(tx synchronizer.Tx) error { return errors.Join(fn(tx), errDeadlock) })
+	}
+	return b.Store.Update(ctx, func(tx synchronizer.Tx) error { return fn(poisonTx{tx, poison, b.poisonBody}) })
 }
 
 type poisonTx struct {
 	synchronizer.Tx
-	poison string
+	poison, poisonBody string
 }
 
 func (p poisonTx) Write(ctx context.Context, rows []synchronizer.Row) error {
 	for i := range rows {
-		if p.poison != "" && strings.Contains(rows[i].Key.Name, p.poison) {
+		if p.poison != "" && strings.Contains(rows[i].Key.Name, p.poison) || p.poisonBody != "" && bytes.Contains(rows[i].Body, []byte(p.poisonBody)) {
 			return fmt.Errorf("%w: the database refuses this row", synchronizer.ErrInvalid)
 		}
 	}
 	return p.Tx.Write(ctx, rows)
+}
+
+// silentStore does not answer while it is on, until its context ends.
+type silentStore struct {
+	synchronizer.Store
+	on atomic.Bool
+}
+
+func (s *silentStore) Update(ctx context.Context, fn func(synchronizer.Tx) error) error {
+	if s.on.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Store.Update(ctx, fn)
 }

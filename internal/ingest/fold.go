@@ -33,11 +33,34 @@ type object struct {
 func (o *object) escalate() { o.ask, o.exact = nil, true }
 
 // folder applies items to objects. It does no I/O; now is the time of the
-// transaction. It remembers offers only to save a question later, never for the
-// result.
+// transaction. Offers that it makes are remembered by others only once the
+// transaction is committed: a transaction may run several times.
 type folder struct {
 	now    time.Time
 	offers *offers
+	made   map[uint64]offer
+}
+
+func (f *folder) offer(m *synchronizer.Message, of offer) {
+	if f.made == nil {
+		f.made = map[uint64]offer{}
+	}
+	f.made[f.offers.key(m)] = of
+}
+
+func (f *folder) offered(m *synchronizer.Message) (offer, bool) {
+	key := f.offers.key(m)
+	if of, ok := f.made[key]; ok {
+		return of, true
+	}
+	return f.offers.cache.Get(key)
+}
+
+// commit makes the offers known.
+func (f *folder) commit() {
+	for key, of := range f.made {
+		f.offers.cache.Add(key, of)
+	}
 }
 
 // fold applies one item to its object and says what became of it.
@@ -50,6 +73,10 @@ func (f *folder) fold(o *object, it *item, order synchronizer.Order) result {
 		case c < 0:
 			return resultStale
 		}
+	}
+	if it.notCarried != "" {
+		f.mark(o, it, order)
+		return resultFault
 	}
 	switch m.Event {
 	case synchronizer.EventVerify:
@@ -79,7 +106,7 @@ func (f *folder) verify(o *object, m *synchronizer.Message, order synchronizer.O
 		o.dirt = true
 		return resultConfirmed
 	}
-	f.offers.add(m, offer{checksum: m.Checksum})
+	f.offer(m, offer{checksum: m.Checksum})
 	o.ask = f.question(m, nil)
 	return resultAsked
 }
@@ -92,7 +119,7 @@ func (f *folder) patch(o *object, m *synchronizer.Message, order synchronizer.Or
 		o.escalate()
 		return resultAsked
 	}
-	offered, _ := f.offers.get(m)
+	offered, _ := f.offered(m)
 	base := []byte(nil)
 	switch {
 	case offered.emptyBase:
@@ -116,7 +143,7 @@ func (f *folder) patch(o *object, m *synchronizer.Message, order synchronizer.Or
 	}
 	// Asked with an empty base, the client sends the whole object.
 	o.ask = f.question(m, []byte("{}"))
-	f.offers.add(o.ask, offer{checksum: m.Checksum, emptyBase: true})
+	f.offer(o.ask, offer{checksum: m.Checksum, emptyBase: true})
 	return resultAsked
 }
 
@@ -126,8 +153,20 @@ func (f *folder) store(o *object, m *synchronizer.Message, order synchronizer.Or
 		Key: m.Key(), UID: uid, ResourceVersion: rv, Checksum: sum,
 		Order: order, UpdatedAt: f.now, Body: body,
 	}
-	if offered, ok := f.offers.get(m); ok && offered.checksum != sum {
+	if offered, ok := f.offered(m); ok && offered.checksum != sum {
 		row.Offered = offered.checksum
+	}
+	o.row, o.ask, o.exact, o.dirt, o.kept = row, nil, false, true, false
+}
+
+// mark makes the row say that the object exists in a state that is not carried.
+func (f *folder) mark(o *object, it *item, order synchronizer.Order) {
+	row := &synchronizer.Row{
+		Key: it.msg.Key(), UID: it.uid, ResourceVersion: it.resourceVersion, Checksum: it.msg.Checksum,
+		Order: order, UpdatedAt: f.now, State: "not carried: " + it.notCarried,
+	}
+	if it.msg.Event == synchronizer.EventPatch && o.row != nil {
+		row.UID = o.row.UID
 	}
 	o.row, o.ask, o.exact, o.dirt, o.kept = row, nil, false, true, false
 }

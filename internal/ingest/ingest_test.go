@@ -123,7 +123,7 @@ func TestQuestionOfADeepRecordBeginsANewChain(t *testing.T) {
 // What can never be stored is set aside and named; the rest of its batch is not
 // touched by it, and it does not come again.
 func TestPoisonIsSetAside(t *testing.T) {
-	r := newRig(t, func(s synchronizer.Store) synchronizer.Store { return &brokenStore{Store: s, poison: "poison"} })
+	r, _ := poisoned(t, func(o *Options) { o.MaxAttempts = 2 })
 	notJSON := say(t, "s1", 3, synchronizer.Message{Event: synchronizer.EventPut, Name: "broken", Body: []byte(`{"metadata":`), Checksum: "x"})
 	noEvent := synchronizer.Record{Key: cluster.String(), Payload: []byte("?")}
 	badKind := put(t, "s1", 4, "bad-kind", body("bad-kind", "u", 1))

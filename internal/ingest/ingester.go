@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -30,8 +29,14 @@ type Options struct {
 	Encoder   queue.Encoder // for what is published on In
 	// Group is the consumer group; members share the work.
 	Group string
+	// Workers is how many transactions may run at once, each about other clusters.
+	// Default 1. A database with one writer gains nothing from more.
+	Workers int
 	// BatchRecords and BatchBytes bound one transaction.
 	BatchRecords, BatchBytes int
+	// MaxAttempts is how often the database may refuse a record before it becomes a
+	// dead letter. Default 20, about ten seconds.
+	MaxAttempts int
 	// V1Kinds are the kinds that a cluster is asked for FirstSyncAfter it was first
 	// connected, if nothing was heard of them until then. Default StockKinds and
 	// 60 s.
@@ -44,6 +49,8 @@ type Options struct {
 	Now        func() time.Time // default time.Now
 }
 
+const defaultAttempts = 20
+
 // Ingester works on one group until its context ends.
 type Ingester struct {
 	Options
@@ -51,7 +58,8 @@ type Ingester struct {
 	offers  *offers
 	agenda  *agenda
 	listed  *lru.Cache[string, struct{}] // requests that were answered, by their MsgID
-	trouble atomic.Pointer[error]        // why nothing can be written just now
+	health  *health
+	written atomic.Int64 // when the last transaction was committed, Unix nanoseconds
 }
 
 // New makes an ingester; Run starts it.
@@ -65,25 +73,18 @@ func New(o Options) *Ingester {
 	if o.FirstSyncAfter <= 0 {
 		o.FirstSyncAfter = firstSyncAfter
 	}
-	i := &Ingester{Options: o, metrics: newMetrics(o.Registerer), offers: newOffers(), agenda: newAgenda(), listed: newAnswered()}
-	starting := errors.New("ingester is starting")
-	i.trouble.Store(&starting)
-	return i
+	if o.MaxAttempts <= 0 {
+		o.MaxAttempts = defaultAttempts
+	}
+	o.Workers = max(o.Workers, 1)
+	return &Ingester{
+		Options: o, metrics: newMetrics(o.Registerer), offers: newOffers(), agenda: newAgenda(), listed: newAnswered(),
+		health: newHealth(),
+	}
 }
 
 // Ready is nil while records can be written, else why not.
-func (i *Ingester) Ready() error {
-	if err := i.trouble.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// batch is what one transaction works on.
-type batch struct {
-	items []item
-	ack   func(context.Context) error
-}
+func (i *Ingester) Ready() error { return i.health.ready(i.Now()) }
 
 // Run consumes until ctx ends (nil) or the queue is closed. Database and broker
 // may come and go: nothing is acknowledged before it is committed, and nothing
@@ -94,154 +95,56 @@ func (i *Ingester) Run(ctx context.Context) error {
 		return fmt.Errorf("joining consumer group %q: %w", i.Group, err)
 	}
 	defer func() { _ = consumer.Close() }()
-	i.trouble.Store(nil)
 
-	// Fetching and reading the next batch overlaps with writing this one.
-	batches := make(chan batch, 1)
+	l := newLedger(i.Workers*i.BatchRecords, i.Workers*i.BatchBytes)
+	lanes := make([]*lane, i.Workers)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		defer close(batches)
-		for {
-			b, err := consumer.Next(ctx, i.BatchRecords, i.BatchBytes)
-			if err != nil {
-				return err
-			}
-			next := batch{items: make([]item, len(b.Records)), ack: b.Ack}
-			for k := range b.Records {
-				next.items[k] = read(&b.Records[k])
-			}
-			select {
-			case batches <- next:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	})
+	for k := range lanes {
+		lanes[k] = newLane(i, l)
+		g.Go(func() error { return lanes[k].run(ctx) })
+	}
+	g.Go(func() error { return i.fetch(ctx, consumer, l, lanes) })
+	g.Go(func() error { return i.acknowledge(ctx, l) })
+	g.Go(func() error { return i.probe(ctx) })
 	if i.Inventory != nil {
 		g.Go(func() error { return i.keepAgenda(ctx) })
 	}
-	g.Go(func() error {
-		for b := range batches {
-			if err := i.handle(ctx, b); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, synchronizer.ErrClosed) {
 		return fmt.Errorf("consuming: %w", err)
 	}
 	return nil
 }
 
-// handle makes one batch final: committed, answered, acknowledged.
-func (i *Ingester) handle(ctx context.Context, b batch) error {
-	i.metrics.batch.Observe(float64(len(b.items)))
-	asks, err := i.commit(ctx, b.items)
-	if err != nil {
-		return err
-	}
-	if err := i.answer(ctx, asks.objects); err != nil {
-		return err
-	}
-	if err := i.reconcile(ctx, b.items); err != nil {
-		return err
-	}
-	i.escalate(asks.exact)
-	if err := i.setAside(ctx, b.items); err != nil {
-		return err
-	}
-	if err := i.persist(ctx, "queue", "acknowledging records", func() error { return b.ack(ctx) }); err != nil {
-		return err
-	}
-	for k := range b.items {
-		i.metrics.records.WithLabelValues(b.items[k].msg.Event.String(), string(b.items[k].result)).Inc()
-	}
-	return nil
-}
-
-// answer publishes the questions of a batch.
-func (i *Ingester) answer(ctx context.Context, asks []synchronizer.Message) error {
-	if len(asks) == 0 {
-		return nil
-	}
-	records := make([]synchronizer.Record, len(asks))
-	for k := range asks {
-		r, err := i.Encoder.Encode(&asks[k], queue.Extra{})
-		if err != nil {
-			return fmt.Errorf("encoding question: %w", err) // of our own making: cannot happen
-		}
-		records[k] = r
-	}
-	return i.persist(ctx, "queue", "publishing questions", func() error {
-		return i.Queue.Publish(ctx, synchronizer.In, records)
-	})
-}
-
-// setAside moves records that can never be stored to the dead-letter topic and
-// names what was not carried.
-func (i *Ingester) setAside(ctx context.Context, items []item) error {
-	var dead []synchronizer.Record
-	for k := range items {
-		it := &items[k]
-		switch it.result {
-		case resultFault:
-			r := *it.record
-			r.Properties = append(r.Properties[:len(r.Properties):len(r.Properties)],
-				synchronizer.Property{Name: "x-dead-letter-reason", Value: it.fault.Error()})
-			dead = append(dead, r)
-			i.Drop(it.dropReason(), it.name()+": "+it.fault.Error())
-		case resultStale:
-			i.Drop(synchronizer.DropStale, it.name())
-		case resultPatch:
-			i.Drop(synchronizer.DropPatchBase, it.name())
-		case resultNone:
-			reason := synchronizer.DropUnsupported
-			if it.msg.Event == synchronizer.EventUnknown {
-				reason = synchronizer.DropUnknownEvent
-			}
-			i.Drop(reason, it.name())
-		}
-	}
-	if len(dead) == 0 {
-		return nil
-	}
-	return i.persist(ctx, "queue", "publishing dead letters", func() error {
-		err := i.Queue.Publish(ctx, synchronizer.DeadLetter, dead)
-		if errors.Is(err, synchronizer.ErrTooLarge) {
-			i.Logger.Error("a dead letter is too large for the queue and is lost; its name was logged", "error", err)
-			return nil
-		}
-		return err
-	})
-}
-
-// persist repeats f until it succeeds or ctx ends, and keeps Ready truthful
-// meanwhile. Of says what is away.
-func (i *Ingester) persist(ctx context.Context, of, doing string, f func() error) error {
-	policy := backoff.NewExponentialBackOff()
-	policy.InitialInterval, policy.MaxInterval = 50*time.Millisecond, 10*time.Second
+// fetch takes what has arrived, reads it and hands it to the lanes, as long as
+// the ledger has room: so reading overlaps with writing, and memory is bounded.
+func (i *Ingester) fetch(ctx context.Context, consumer synchronizer.Consumer, l *ledger, lanes []*lane) error {
 	for {
-		err := f()
-		if err == nil {
-			i.trouble.Store(nil)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if errors.Is(err, synchronizer.ErrClosed) {
+		if err := l.wait(ctx); err != nil {
 			return err
 		}
-		err = fmt.Errorf("%s: %w", doing, err)
-		if i.trouble.Swap(&err) == nil {
-			i.Logger.Warn("waiting: nothing is acknowledged until it works again", "error", err)
+		b, err := consumer.Next(ctx, i.BatchRecords, i.BatchBytes)
+		if err != nil {
+			return err
 		}
-		i.metrics.retries.WithLabelValues(of).Inc()
-		select {
-		case <-time.After(policy.NextBackOff()):
-		case <-ctx.Done():
-			return ctx.Err()
+		items := make([]item, len(b.Records))
+		for k := range b.Records {
+			items[k] = read(&b.Records[k])
+		}
+		l.enter(items, b.Ack)
+		share(items, lanes)
+	}
+}
+
+// acknowledge tells the broker of deliveries that are final, in their order, until
+// ctx ends.
+func (i *Ingester) acknowledge(ctx context.Context, l *ledger) error {
+	for {
+		ack, err := l.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := i.persist(ctx, "queue", "acknowledging records", ack); err != nil {
+			return err
 		}
 	}
 }

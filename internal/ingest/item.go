@@ -5,6 +5,7 @@ package ingest
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"synchronizer"
 	"synchronizer/internal/checksum"
@@ -39,6 +40,19 @@ type item struct {
 	result result
 	// fault is set when the record can never be stored.
 	fault error
+	// left names parts of the record that could not be read, beside the rest.
+	left []error
+
+	// refusal is what the database said to it alone, in the attempt just made;
+	// attempts counts them, and the next one is to be made then.
+	refusal  error
+	attempts int
+	again    time.Time
+	// notCarried says why only its existence is to be stored.
+	notCarried string
+
+	delivery *delivery
+	bytes    int
 }
 
 // read decodes a record and everything that needs its body, outside of the
@@ -46,6 +60,9 @@ type item struct {
 func read(r *synchronizer.Record) item {
 	it := item{record: r}
 	m, err := queue.Decode(r)
+	if partly, ok := errors.AsType[*queue.PartialError](err); ok {
+		it.left, err = partly.Left, nil
+	}
 	if err != nil {
 		it.fail(fmt.Errorf("decoding record: %w", err))
 		return it

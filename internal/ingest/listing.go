@@ -79,7 +79,7 @@ func (i *Ingester) list(ctx context.Context, l *listing, buf *[]byte) error {
 		return fmt.Errorf("%w: payload of a reconciliation ends with another text than %q", synchronizer.ErrInvalid, listEnd)
 	}
 	count := 0
-	err = i.persist(ctx, "store", "reading what is known", func() (err error) {
+	err = i.persist(ctx, "store", "reading what is known", func(ctx context.Context) (err error) {
 		count, err = i.appendList(ctx, l, buf, before)
 		if errors.Is(err, synchronizer.ErrTooLarge) {
 			return nil
@@ -92,7 +92,7 @@ func (i *Ingester) list(ctx context.Context, l *listing, buf *[]byte) error {
 	tooLarge := len(*buf) > mostListed
 	if !tooLarge {
 		record.Payload = *buf
-		err = i.persist(ctx, "queue", "publishing a reconciliation", func() error {
+		err = i.persist(ctx, "queue", "publishing a reconciliation", func(ctx context.Context) error {
 			err := i.Queue.Publish(ctx, synchronizer.In, []synchronizer.Record{record})
 			if errors.Is(err, synchronizer.ErrTooLarge) {
 				tooLarge = true

@@ -10,6 +10,7 @@ type metrics struct {
 	transaction prometheus.Histogram
 	retries     *prometheus.CounterVec
 	listed      prometheus.Counter
+	refused     prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -37,6 +38,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Objects listed in reconciliations",
 		}),
 	}
-	reg.MustRegister(m.records, m.batch, m.transaction, m.retries, m.listed)
+	m.refused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "synchronizer_ingester_refused_total",
+		Help: "Attempts to write one record that the database refused",
+	})
+	reg.MustRegister(m.records, m.batch, m.transaction, m.retries, m.listed, m.refused)
 	return m
 }

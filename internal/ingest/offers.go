@@ -43,7 +43,3 @@ func (o *offers) key(m *synchronizer.Message) uint64 {
 		msgID string
 	}{m.Key(), m.MsgID})
 }
-
-func (o *offers) add(m *synchronizer.Message, of offer) { o.cache.Add(o.key(m), of) }
-
-func (o *offers) get(m *synchronizer.Message) (offer, bool) { return o.cache.Get(o.key(m)) }

@@ -116,7 +116,7 @@ func (i *Ingester) statusOf(ctx context.Context, id synchronizer.ClusterID) (*sy
 }
 
 func (i *Ingester) statuses(ctx context.Context, id synchronizer.ClusterID) (found []synchronizer.ClusterStatus, err error) {
-	err = i.persist(ctx, "store", "reading clusters", func() (err error) {
+	err = i.persist(ctx, "store", "reading clusters", func(ctx context.Context) (err error) {
 		found, err = i.Inventory.Clusters(ctx, id)
 		return err
 	})

@@ -281,3 +281,45 @@ func BenchmarkField(b *testing.B) {
 		}
 	})
 }
+
+// What is wrong with one kind or one request is not held against the others.
+func TestDecodeInPart(t *testing.T) {
+	id := synchronizer.ClusterID{Account: "a", Cluster: "c"}
+	pods := synchronizer.Kind{Version: "v1", Resource: "pods"}
+	for name, c := range map[string]struct {
+		event, payload string
+		left           []string
+		want           synchronizer.Message
+	}{
+		"kinds": {
+			"ReconciliationRequest", `{"account":"a","cluster":"c","serverInitiated":true,"kindToObject":{"pods":[{"name":"x"}],"/v1/pods":[{"name":"y","resourceVersion":3}]}}`,
+			[]string{`reading the list of a kind: invalid: kind "pods"`},
+			synchronizer.Message{
+				Event: synchronizer.EventReconciliation, ClusterID: id, ServerInitiated: true,
+				Known: map[synchronizer.Kind][]synchronizer.KnownObject{pods: {{Name: "y", ResourceVersion: 3}}},
+			},
+		},
+		"requests": {
+			"ReconciliationRequestBatch", `{"depth":1,"requests":[{"account":"a/b","cluster":"c"},{"account":"a","cluster":"c","msgId":"m"},{"account":"a"}]}`,
+			[]string{"reading request 0 of ReconciliationRequestBatch", "reading request 2 of ReconciliationRequestBatch"},
+			synchronizer.Message{
+				Event: synchronizer.EventReconciliationBatch, Depth: 1, ClusterID: id,
+				Requests: []synchronizer.Message{{Event: synchronizer.EventReconciliation, ClusterID: id, MsgID: "m"}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := Decode(&synchronizer.Record{Payload: []byte(c.payload), Properties: []synchronizer.Property{
+				{Name: PropertyEvent, Value: c.event}, {Name: PropertyAccount, Value: "a"}, {Name: PropertyCluster, Value: "c"},
+			}})
+			require.ErrorIs(t, err, synchronizer.ErrInvalid, "for whoever does not know of parts")
+			var partly *PartialError
+			require.ErrorAs(t, err, &partly)
+			require.Len(t, partly.Left, len(c.left))
+			for i, text := range c.left {
+				require.ErrorContains(t, partly.Left[i], text)
+			}
+			require.Equal(t, c.want, m)
+		})
+	}
+}

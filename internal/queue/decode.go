@@ -14,6 +14,25 @@ import (
 // disagree with the properties. It comes together with ErrInvalid.
 var ErrForeign = errors.New("identity of the payload disagrees with the record's properties")
 
+// PartialError comes with a message of which parts could not be read: kinds of a
+// reconciliation, requests of a batch. Whoever takes the message acts on the rest
+// and names these.
+type PartialError struct{ Left []error }
+
+func (e *PartialError) Error() string {
+	return fmt.Sprintf("reading a part of the record: %v (%d in all)", e.Left[0], len(e.Left))
+}
+
+// Unwrap gives the causes.
+func (e *PartialError) Unwrap() []error { return e.Left }
+
+func partial(left []error) error {
+	if len(left) == 0 {
+		return nil
+	}
+	return &PartialError{left}
+}
+
 // Reason is the reason under which a record that Decode refused is counted.
 func Reason(err error) synchronizer.DropReason {
 	if errors.Is(err, ErrForeign) {
@@ -24,7 +43,8 @@ func Reason(err error) synchronizer.DropReason {
 
 // Decode reads a record of either encoding. An event that is not known (or
 // missing) gives a message with EventUnknown and no error. Every error wraps
-// ErrInvalid. The message shares the record's payload.
+// ErrInvalid; only with a PartialError there is a message as well. The message
+// shares the record's payload.
 //
 // Account and cluster are those of the properties, always. Of an object's
 // record in the field's encoding the payload says which object it is about;
@@ -59,13 +79,14 @@ func Decode(r *synchronizer.Record) (synchronizer.Message, error) {
 	default:
 		err = fmt.Errorf("%w: encoding %q is not known", synchronizer.ErrInvalid, p.encoding)
 	}
-	if err == nil && m.Depth < 0 {
+	if m.Depth < 0 {
 		err = fmt.Errorf("%w: depth %d", synchronizer.ErrInvalid, m.Depth)
 	}
-	if err != nil {
+	var partly *PartialError
+	if err != nil && !errors.As(err, &partly) {
 		return synchronizer.Message{}, err
 	}
-	return m, nil
+	return m, err
 }
 
 // eventOf leaves out the events that exist only on a link.
@@ -175,28 +196,27 @@ func decodeOther(m *synchronizer.Message, payload []byte) error {
 		if err := agree(m.ClusterID, p.Account, p.Cluster); err != nil {
 			return err
 		}
-		return p.message(m)
+		return partial(p.message(m))
 	default: // EventReconciliationBatch
 		var p batchPayload
 		if err := unmarshal(payload, m.Event, &p); err != nil {
 			return err
 		}
 		m.Depth, m.MsgID = p.Depth, p.MsgID
-		m.Requests = make([]synchronizer.Message, len(p.Requests))
+		var left []error
 		for i := range p.Requests {
 			request := synchronizer.Message{
 				Event:     synchronizer.EventReconciliation,
 				ClusterID: synchronizer.ClusterID{Account: p.Requests[i].Account, Cluster: p.Requests[i].Cluster},
 			}
 			if err := request.ClusterID.Validate(); err != nil {
-				return fmt.Errorf("reading request %d of %s: %w", i, m.Event, err)
+				left = append(left, fmt.Errorf("reading request %d of %s: %w", i, m.Event, err))
+				continue
 			}
-			if err := p.Requests[i].message(&request); err != nil {
-				return fmt.Errorf("reading request %d of %s: %w", i, m.Event, err)
-			}
-			m.Requests[i] = request
+			left = append(left, p.Requests[i].message(&request)...)
+			m.Requests = append(m.Requests, request)
 		}
-		return nil
+		return partial(left)
 	}
 }
 

@@ -212,7 +212,8 @@ func (p *clientsPayload) message(m *synchronizer.Message) {
 	m.Clients = &synchronizer.ConnectedClients{ServerName: p.ServerName, Clients: clients, KeepAlive: p.KeepAlive}
 }
 
-func (p *reconciliationPayload) message(m *synchronizer.Message) error {
+// message fills m and returns what it could not read.
+func (p *reconciliationPayload) message(m *synchronizer.Message) (left []error) {
 	m.Depth, m.MsgID, m.ServerInitiated = p.Depth, p.MsgID, p.ServerInitiated
 	if p.KindToObject == nil {
 		return nil
@@ -221,7 +222,8 @@ func (p *reconciliationPayload) message(m *synchronizer.Message) error {
 	for text, list := range p.KindToObject {
 		kind, err := synchronizer.ParseKind(text)
 		if err != nil {
-			return err
+			left = append(left, fmt.Errorf("reading the list of a kind: %w", err))
+			continue
 		}
 		known := make([]synchronizer.KnownObject, len(list))
 		for i, k := range list {
@@ -229,7 +231,7 @@ func (p *reconciliationPayload) message(m *synchronizer.Message) error {
 		}
 		m.Known[kind] = known
 	}
-	return nil
+	return left
 }
 
 // unmarshal reads a payload; what is not JSON of the right types can never be

@@ -55,6 +55,12 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 		return
 	}
 	m, err := queue.Decode(r)
+	if partly, ok := errors.AsType[*queue.PartialError](err); ok && len(m.Known) > 0 {
+		for _, cause := range partly.Left {
+			s.options.Drop(synchronizer.DropMalformed, fmt.Sprintf("a part of a record for %s: %v", r.Key, cause))
+		}
+		err = nil
+	}
 	if err != nil {
 		s.options.Drop(queue.Reason(err), fmt.Sprintf("record for %s: %v", r.Key, err))
 		return
