@@ -101,7 +101,7 @@ func (k *KafkaConfig) setDefaults() {
 
 func (n *NATSConfig) setDefaults() {
 	*n = NATSConfig{
-		Servers: []string{}, Prefix: "synchronizer", Replicas: 1,
+		Servers: []string{}, Prefix: "synchronizer",
 		MaxBytes: 1024 * mib, MaxAge: Duration(7 * 24 * time.Hour),
 	}
 }

@@ -98,7 +98,6 @@ func TestBadConfigurations(t *testing.T) {
 				"backend.tls: not supported by this version (config.json:1)",
 				"backend.authenticationServer.url: not supported by this version (config.json:1)",
 				`backend.accessKeys: unknown value "stor": use store (config.json:1)`,
-				"store.postgres.url: not supported by this version (config.json:3)",
 				"api.tlsListen: not supported by this version (config.json:3)",
 				"api.tls: not supported by this version (config.json:3)",
 				"backend.messageQueue.kafkaConfig: missing: messageQueue.type is kafka",

@@ -27,9 +27,16 @@ type process struct {
 // startProcess runs the program until kill or the end of the test.
 func startProcess(t testing.TB, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(program, args...), ended: make(chan struct{})}
-	p.cmd.Env = bareEnvironment()
-	p.cmd.Stderr = newLog(t, args[0])
+	return startCommand(t, args[0], exec.Command(program, args...))
+}
+
+// startCommand runs a command until kill or the end of the test; what it has in
+// Env is added to a bare environment. called names it in the log.
+func startCommand(t testing.TB, called string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, ended: make(chan struct{})}
+	p.cmd.Env = append(bareEnvironment(), cmd.Env...)
+	p.cmd.Stderr = newLog(t, called)
 	endWithParent(p.cmd)
 	started := make(chan error)
 	go func() {

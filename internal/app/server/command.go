@@ -30,7 +30,7 @@ func Run(ctx context.Context, configDir string) error {
 	if b.APIAddress() == "" {
 		p.Logger.Info("records are left to other ingesters, so this process has no store and no API", "queue", c.Backend.QueueType())
 	}
-	p.Logger.Info("serving", "queue", c.Backend.QueueType(), "clients", b.ClientsAddress(), "api", b.APIAddress(), "apiToken", b.Secrets.APITokenFile)
+	p.Logger.Info("serving", "clients", b.ClientsAddress(), "api", b.APIAddress(), "apiToken", b.Secrets.APITokenFile, "queue", c.Backend.QueueType())
 	return b.Run(ctx)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/config"
+	"synchronizer/internal/store/postgres"
 	"synchronizer/internal/store/sqlite"
 )
 
@@ -20,9 +21,15 @@ type database interface {
 
 // openDatabase opens what the section store chooses.
 func openDatabase(ctx context.Context, c *config.Config) (database, error) {
-	db, err := sqlite.Open(ctx, c.SQLitePath())
+	var db database
+	var err error
+	if url := c.Store.Postgres.URL.Reveal(); url != "" {
+		db, err = postgres.Open(ctx, url)
+	} else {
+		db, err = sqlite.Open(ctx, c.SQLitePath())
+	}
 	if err != nil {
-		return nil, err // a nil *sqlite.DB in the interface would not be nil
+		return nil, err // a nil pointer of a store in the interface would not be nil
 	}
 	return db, nil
 }

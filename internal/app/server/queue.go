@@ -5,12 +5,15 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"synchronizer"
 	"synchronizer/internal/app"
 	"synchronizer/internal/config"
 	"synchronizer/internal/queue"
+	"synchronizer/internal/queue/chunk"
 	"synchronizer/internal/queue/nats"
+	"synchronizer/internal/queue/pulsar"
 )
 
 // openedQueue is a queue and how records on it are written.
@@ -35,20 +38,49 @@ func openQueue(ctx context.Context, p *app.Process, c *config.Config, understood
 	switch o.name {
 	case config.QueueEmbedded:
 		o.Queue, err = openEmbedded(ctx, p, c)
+	case config.QueueNATS:
+		o.Queue, err = openNATS(ctx, p, c)
+	case config.QueuePulsar:
+		o.Queue, err = openPulsar(ctx, p, c)
+	case config.QueueKafka:
+		err = fmt.Errorf("%w: backend.messageQueue.type kafka is not built yet", synchronizer.ErrInvalid)
 	default:
-		err = fmt.Errorf("%w: backend.messageQueue.type %q is not supported by this version", synchronizer.ErrInvalid, o.name)
+		err = fmt.Errorf("%w: backend.messageQueue.type %q is not known", synchronizer.ErrInvalid, o.name)
 	}
 	if err != nil {
-		return openedQueue{}, err
+		return openedQueue{}, err // a nil pointer of an adapter in the interface would not be nil
 	}
 	return o, nil
 }
 
 func openEmbedded(ctx context.Context, p *app.Process, c *config.Config) (synchronizer.Queue, error) {
 	e := c.Backend.MessageQueue.Embedded
-	q, err := nats.OpenEmbedded(ctx, nats.EmbeddedConfig{Dir: c.QueuePath(), MaxBytes: e.MaxBytes, Logger: p.Logger})
+	return nats.OpenEmbedded(ctx, nats.EmbeddedConfig{
+		Dir: c.QueuePath(), MaxBytes: e.MaxBytes, MaxAge: time.Duration(e.MaxAge), Logger: p.Logger,
+	})
+}
+
+// openNATS needs no care for who reads: all who use NATS are of this project.
+func openNATS(ctx context.Context, p *app.Process, c *config.Config) (synchronizer.Queue, error) {
+	n := c.Backend.MessageQueue.NATSConfig
+	q, err := nats.Open(ctx, nats.Config{
+		URLs: n.Servers, Prefix: n.Prefix,
+		Username: n.User, Password: n.Password.Reveal(), Token: n.Token.Reveal(), NKeySeedFile: n.NKeyPath, CredsFile: n.CredsPath,
+		TLS:      nats.TLS{CAFile: n.TLSCACertPath, CertFile: n.TLSCertPath, KeyFile: n.TLSKeyPath},
+		Replicas: n.Replicas, MaxBytes: n.MaxBytes, MaxAge: time.Duration(n.MaxAge), Logger: p.Logger,
+	})
 	if err != nil {
-		return nil, err // a nil *nats.Queue in the interface would not be nil
+		return nil, err
 	}
-	return q, nil
+	return chunk.New(q, chunk.Options{MaxRecord: q.MaxPayload(), Drop: p.Drops.Drop, Logger: p.Logger}), nil
+}
+
+func openPulsar(ctx context.Context, p *app.Process, c *config.Config) (synchronizer.Queue, error) {
+	b := c.Backend.PulsarConfig
+	return pulsar.Open(ctx, pulsar.Config{
+		URL: b.URL, AdminURL: b.AdminURL, Tenant: b.Tenant, Namespace: b.Namespace, Clusters: b.Clusters,
+		OutTopic: c.Backend.ProducerTopic, InTopic: c.Backend.ConsumerTopic, Subscription: c.Ingester.Subscription,
+		Token: b.Token.Reveal(), TokenFile: b.TokenPath,
+		CAFile: b.TLSCACertPath, CertFile: b.TLSCertPath, KeyFile: b.TLSKeyPath, Logger: p.Logger,
+	})
 }
