@@ -26,18 +26,29 @@ func atEnd(end func()) {
 // Main runs the tests of a package, ends the shared brokers, and fails if a
 // goroutine is left behind. For TestMain; the result is the exit code.
 func Main(m *testing.M) int {
-	status := m.Run()
-	ends.Lock()
-	for _, end := range ends.all {
-		end()
-	}
-	ends.all = nil
-	ends.Unlock()
+	status := Tests{m}.Run()
 	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		status = max(status, 1)
 	}
 	return status
+}
+
+// Tests are the tests of a package whose TestMain has more to do than Main: Run
+// runs them and ends the shared brokers.
+type Tests struct{ M *testing.M }
+
+// Run returns the exit code.
+func (t Tests) Run() int {
+	defer func() {
+		ends.Lock()
+		defer ends.Unlock()
+		for _, end := range ends.all {
+			end()
+		}
+		ends.all = nil
+	}()
+	return t.M.Run()
 }
 
 // shared is a broker that the tests of one binary have in common.

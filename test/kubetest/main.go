@@ -5,7 +5,6 @@ package kubetest
 import (
 	"fmt"
 	"os"
-	"testing"
 
 	"go.uber.org/goleak"
 )
@@ -19,7 +18,7 @@ import (
 // ready gets the cluster, or why there is none (for Require), and a folder that
 // lives as long as the tests. Main stops the cluster afterwards and fails if a
 // goroutine is left behind. The result is the exit code.
-func Main(m *testing.M, ready func(dir string, cluster *Cluster, err error)) int {
+func Main(m interface{ Run() int }, ready func(dir string, cluster *Cluster, err error)) int {
 	dir, err := os.MkdirTemp("", "kubetest")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"synchronizer/test/brokers"
 	"synchronizer/test/kubetest"
 )
 
@@ -21,7 +22,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(kubetest.Main(m, func(dir string, c *kubetest.Cluster, err error) {
+	os.Exit(kubetest.Main(brokers.Tests{M: m}, func(dir string, c *kubetest.Cluster, err error) {
 		// Without a cluster every test is skipped, and the program is not needed.
 		if shared, startErr = c, err; err == nil {
 			startErr = build(dir)
