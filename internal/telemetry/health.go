@@ -81,7 +81,14 @@ func Listen(ctx context.Context, address, key string) (net.Listener, error) {
 // Serve runs an HTTP server on l until ctx ends, then gives running requests
 // grace to end.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second}
+	return serve(ctx, newServer(h), l, grace)
+}
+
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second}
+}
+
+func serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {
