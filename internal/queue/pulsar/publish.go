@@ -96,6 +96,9 @@ func (l *lane) publish(ctx context.Context, records []synchronizer.Record) error
 			pause = firstPause
 		}
 		next += failed
+		if ctx.Err() != nil {
+			return fmt.Errorf("publishing to %s: %w (%w)", l.topic, context.Cause(ctx), err)
+		}
 		l.q.config.Logger.Warn("queue: records are not confirmed, sending them again", "topic", l.topic, "records", len(records)-next, "error", err)
 		select {
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
@@ -33,8 +34,12 @@ type Queue struct {
 	// Two clients, with a connection each: large batches that are read must not hold
 	// up the confirmations of what is written.
 	write, read client.Client
-	window      *semaphore.Weighted
-	lanes       map[synchronizer.Direction]*lane
+	// The library's ways to read. policy is asked when a connection is lost.
+	subscribe func(group string, policy func() backoff.Policy) (subscription, error)
+	newReader func(topic string, start client.MessageID, policy func() backoff.Policy) (messageReader, error)
+
+	window *semaphore.Weighted
+	lanes  map[synchronizer.Direction]*lane
 
 	ctx   context.Context // ends with ErrClosed
 	end   context.CancelCauseFunc
@@ -136,13 +141,14 @@ func topicsUsable(config *Config, secure *tls.Config) error {
 }
 
 func newClient(config *Config, secure *tls.Config, timeout time.Duration) (client.Client, error) {
+	ended := &atomic.Bool{}
 	options := client.ClientOptions{
 		URL:                   config.URL,
 		ConnectionTimeout:     connectTimeout,
 		OperationTimeout:      timeout,
 		KeepAliveInterval:     keepAlive,
 		TLSConfig:             secure,
-		Logger:                libraryLog(config.Logger),
+		Logger:                libraryLog(config.Logger, ended),
 		MetricsRegisterer:     prometheus.NewRegistry(), // ours are counted elsewhere
 		MetricsCardinality:    client.MetricsCardinalityNone,
 		MemoryLimitBytes:      -1, // the window and the buffers are bounded
@@ -159,7 +165,18 @@ func newClient(config *Config, secure *tls.Config, timeout time.Duration) (clien
 	if err != nil {
 		return nil, fmt.Errorf("making client: %w", err)
 	}
-	return c, nil
+	return quietAfterClose{c, ended}, nil
+}
+
+// quietAfterClose is a client that does not write to the log after Close.
+type quietAfterClose struct {
+	client.Client
+	ended *atomic.Bool
+}
+
+func (c quietAfterClose) Close() {
+	c.ended.Store(true)
+	c.Client.Close()
 }
 
 func newQueue(config Config, secure *tls.Config, maxMessage int) (*Queue, error) {
@@ -183,6 +200,7 @@ func newQueue(config Config, secure *tls.Config, maxMessage int) (*Queue, error)
 		}
 		q.lanes[d] = topics[topic]
 	}
+	q.subscribe, q.newReader = q.subscribeLibrary, q.readLibrary
 	q.ctx, q.end = context.WithCancelCause(context.Background())
 	return q, nil
 }
@@ -196,9 +214,7 @@ func (q *Queue) topics() map[string]*lane {
 	return all
 }
 
-// subscribe and newReader are the library's; policy is asked when a connection is
-// lost.
-func (q *Queue) subscribe(group string, policy func() backoff.Policy) (subscription, error) {
+func (q *Queue) subscribeLibrary(group string, policy func() backoff.Policy) (subscription, error) {
 	return q.read.Subscribe(client.ConsumerOptions{
 		Topic:                          q.config.topic(synchronizer.Out),
 		SubscriptionName:               group,
@@ -212,7 +228,7 @@ func (q *Queue) subscribe(group string, policy func() backoff.Policy) (subscript
 	})
 }
 
-func (q *Queue) newReader(topic string, start client.MessageID, policy func() backoff.Policy) (messageReader, error) {
+func (q *Queue) readLibrary(topic string, start client.MessageID, policy func() backoff.Policy) (messageReader, error) {
 	return q.read.CreateReader(client.ReaderOptions{
 		Topic:                  topic,
 		StartMessageID:         start,
