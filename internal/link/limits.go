@@ -32,6 +32,7 @@ const (
 	tcpUserTimeout           = 60 * time.Second
 	tcpKeepAlive             = 15 * time.Second
 	maxRefusalText           = 300
+	maxHeaderBytes           = 64 << 10
 	defaultTCPConnectTimeout = 15 * time.Second
 )
 
