@@ -38,7 +38,6 @@ func (c *Config) options() ([]natsgo.Option, error) {
 		natsgo.ReconnectBufSize(-1),
 		// Credentials may be repaired on the broker while we try.
 		natsgo.IgnoreAuthErrorAbort(),
-		natsgo.NoCallbacksAfterClientClose(),
 		natsgo.PingInterval(pingEvery), natsgo.MaxPingsOutstanding(unanswered), natsgo.FlusherTimeout(writeTimeout),
 	}
 	switch {

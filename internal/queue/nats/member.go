@@ -103,7 +103,7 @@ func (q *Queue) newMember(ctx context.Context, group string) (synchronizer.Consu
 	for p := range q.partitions {
 		m.parts = append(m.parts, &part{
 			m: m, number: p, name: "out-" + strconv.Itoa(p), consumer: m.group + "-" + strconv.Itoa(p),
-			filter: q.prefix + "." + synchronizer.Out.String() + "." + strconv.Itoa(p) + ".>",
+			filter: q.filter(p),
 		})
 	}
 	var makers errgroup.Group

@@ -228,6 +228,10 @@ func answer(m *natsgo.Msg) error {
 		return fmt.Errorf("broker answered with status %s", m.Header.Get("Status"))
 	}
 	if !bytes.Contains(m.Data, []byte(`"error"`)) {
+		if bytes.Contains(m.Data, []byte(`"duplicate":true`)) {
+			// Never of ours, which carry no id to compare.
+			return errors.New("broker took the record for a duplicate and did not store it")
+		}
 		return nil
 	}
 	var body struct {

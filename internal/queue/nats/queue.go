@@ -29,7 +29,7 @@ type settings struct {
 	timing     timing        // of the members of groups
 	// cannotReset lets tests behave as on a broker that cannot reset consumers.
 	cannotReset bool
-	logger     *slog.Logger
+	logger      *slog.Logger
 }
 
 const apiTimeout = 30 * time.Second

@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimDir); dir != "" {
 		victim(dir)
 	}
+	if url := os.Getenv(victimURL); url != "" {
+		victimMember(url, os.Getenv(victimPrefix))
+	}
 	os.Exit(brokers.Main(m))
 }
 

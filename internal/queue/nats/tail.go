@@ -26,9 +26,10 @@ const (
 type tail struct {
 	q     *Queue
 	pull  *puller
-	name  string // of the consumer on the broker
-	last  uint64 // in the stream
-	count uint64 // delivered by this consumer
+	name  string    // of the consumer on the broker
+	last  uint64    // in the stream
+	made  time.Time // of the stream
+	count uint64    // delivered by this consumer
 	close func()
 }
 
@@ -43,7 +44,7 @@ func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting tail: %w", err)
 	}
-	t := &tail{q: q, last: stream.CachedInfo().State.LastSeq}
+	t := &tail{q: q, last: stream.CachedInfo().State.LastSeq, made: stream.CachedInfo().Created}
 	if t.pull, err = newPuller(q.read); err != nil {
 		return nil, err
 	}
@@ -62,9 +63,9 @@ func (t *tail) attach(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading stream: %w", err)
 	}
-	if end := info.CachedInfo().State.LastSeq; end < t.last {
+	if now := info.CachedInfo(); now.State.LastSeq < t.last || !now.Created.Equal(t.made) {
 		t.q.logger.Warn("stream was made anew: reading it from its beginning", "stream", stream)
-		t.last = 0
+		t.last, t.made = 0, now.Created
 	}
 	made, err := t.q.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,

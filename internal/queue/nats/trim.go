@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -60,10 +61,16 @@ func (t *trimmer) trim(ctx context.Context, name string) error {
 	// The end of what every group has acknowledged, per filter.
 	floors := map[string]uint64{}
 	consumers := stream.ListConsumers(ctx)
-	for info := range consumers.Info() {
-		if info.Config.Durable == "" {
-			continue
+	var durable []*jetstream.ConsumerInfo
+	for info := range consumers.Info() { // to its end, or it would wait for ever
+		if info.Config.Durable != "" {
+			durable = append(durable, info)
 		}
+	}
+	if err := consumers.Err(); err != nil {
+		return fmt.Errorf("reading consumers: %w", err)
+	}
+	for _, info := range durable {
 		floor, err := floorOf(ctx, stream, info, state.LastSeq)
 		if err != nil {
 			return err
@@ -73,15 +80,11 @@ func (t *trimmer) trim(ctx context.Context, name string) error {
 			floors[filter] = floor
 		}
 	}
-	if err := consumers.Err(); err != nil {
-		return fmt.Errorf("reading consumers: %w", err)
-	}
-	if len(floors) == 0 {
-		return nil
-	}
+	// Records of a partition that has no consumer (while a group is being made, say)
+	// wait for one.
 	lowest := state.LastSeq
-	for _, floor := range floors {
-		lowest = min(lowest, floor)
+	for _, filter := range t.filters() {
+		lowest = min(lowest, floors[filter])
 	}
 	if lowest >= state.FirstSeq {
 		if err := stream.Purge(ctx, jetstream.WithPurgeSequence(lowest+1)); err != nil {
@@ -102,6 +105,23 @@ func (t *trimmer) trim(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// filters are those of the consumers of a group.
+func (s *settings) filters() []string {
+	if s.partitions == 1 {
+		return []string{""}
+	}
+	list := make([]string, s.partitions)
+	for p := range list {
+		list[p] = s.filter(p)
+	}
+	return list
+}
+
+// filter takes the records of one partition.
+func (s *settings) filter(partition int) string {
+	return s.prefix + "." + synchronizer.Out.String() + "." + strconv.Itoa(partition) + ".>"
 }
 
 // floorOf is the number up to which a consumer needs nothing more. end is the last
