@@ -35,7 +35,7 @@ func benchRow(i int, seq uint64) synchronizer.Row {
 		}
 		body = fmt.Appendf(body, `"example.org/annotation-%d":"%016x%016x"`, n, random.Uint64(), random.Uint64())
 	}
-	body = fmt.Appendf(body, `}},"status":{"phase":"Running","podIP":"10.0.%d.%d","seen":%d}}`, i/250%250, i%250, seq)
+	body = fmt.Appendf(body, `}},"spec":{"containers":[{"name":"main","image":"registry.example.org/team/app-%d:1.%d.%d"}]},"status":{"phase":"Running","podIP":"10.0.%d.%d","seen":%d}}`, i%300, i%40, i%7, i/250%250, i%250, seq)
 	return synchronizer.Row{
 		Key: synchronizer.ObjectKey{ClusterID: prod, Kind: pods, Namespace: ns, Name: name},
 		UID: fmt.Sprintf("%08x-0000-4000-8000-000000000000", i), ResourceVersion: fmt.Sprint(1000 + seq),

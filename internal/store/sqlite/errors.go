@@ -22,6 +22,9 @@ var (
 	ErrFull = errors.New("no space left for the database")
 	// ErrDamaged: the file is no SQLite database, or parts of it are unreadable.
 	ErrDamaged = errors.New("not a database of Synchronizer, or damaged")
+	// ErrNotMigrated: the schema is older than this program's, and nobody asked to
+	// change it.
+	ErrNotMigrated = errors.New("the database schema is older than this program")
 )
 
 // failure wraps err with what was being done and the file that it was done to.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"synchronizer"
+	"synchronizer/internal/store/walk"
 )
 
 var (
@@ -34,11 +35,6 @@ const (
 	// busyTimeout is how long one attempt waits for a foreign writer, such as
 	// somebody's sqlite3 shell.
 	busyTimeout = time.Second
-	// scanLimit bounds the rows that one page of objects looks at beyond those
-	// that it returns.
-	scanLimit = 10_000
-	// pageBytes bounds the bodies of one page; one body may be above it.
-	pageBytes = 64 << 20
 )
 
 // DB is one open database. All methods may be called at the same time; Update
@@ -49,8 +45,7 @@ type DB struct {
 	write *writer
 	read  *sql.DB
 
-	scanLimit int
-	pageBytes int64
+	limits walk.Limits
 
 	mu     sync.RWMutex // held for reading by every query
 	closed bool
@@ -62,15 +57,16 @@ type settings struct {
 	busyTimeout    time.Duration
 	busyAttempts   int
 	maxPages       int64
-	scanLimit      int
-	pageBytes      int64
+	limits         walk.Limits
+	migrate        bool
+	migrated       func(from, to int64)
 }
 
 // Option changes how a database is opened.
 type Option func(*settings)
 
-// WithFeedLength sets how many of the latest changes are kept in the change
-// feed (1,000,000 by default).
+// WithFeedLength sets how many of the latest changes of each account are kept in
+// the change feed (1,000,000 by default).
 func WithFeedLength(changes int64) Option {
 	return func(s *settings) { s.feedLength = max(changes, 1) }
 }
@@ -81,14 +77,20 @@ func WithMaxPages(pages int64) Option {
 	return func(s *settings) { s.maxPages = pages }
 }
 
+// WithoutMigration lets Open fail with ErrNotMigrated where it would have changed
+// the schema.
+func WithoutMigration() Option {
+	return func(s *settings) { s.migrate = false }
+}
+
 // Open opens the database file at path, making it (mode 0600) and its folder
 // (mode 0700) if they are missing, and migrates its schema. Errors name the file;
-// they wrap ErrInUse, ErrDamaged, ErrFull or synchronizer.ErrSchemaTooNew where
-// one of these is the reason.
+// they wrap ErrInUse, ErrDamaged, ErrFull, ErrNotMigrated or
+// synchronizer.ErrSchemaTooNew where one of these is the reason.
 func Open(ctx context.Context, path string, opts ...Option) (_ *DB, err error) {
 	s := settings{
 		writerCacheKiB: 8 << 10, feedLength: 1_000_000, busyTimeout: busyTimeout, busyAttempts: 10,
-		scanLimit: scanLimit, pageBytes: pageBytes,
+		limits: walk.DefaultLimits, migrate: true, migrated: func(int64, int64) {},
 	}
 	for _, opt := range opts {
 		opt(&s)
@@ -123,7 +125,7 @@ func Open(ctx context.Context, path string, opts ...Option) (_ *DB, err error) {
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
 	read.SetConnMaxIdleTime(time.Minute)
-	return &DB{path: abs, lock: lock, write: write, read: read, scanLimit: s.scanLimit, pageBytes: s.pageBytes}, nil
+	return &DB{path: abs, lock: lock, write: write, read: read, limits: s.limits}, nil
 }
 
 // Path is the absolute name of the database file.

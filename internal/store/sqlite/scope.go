@@ -5,11 +5,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"synchronizer"
+	"synchronizer/internal/store/walk"
 )
 
 // scope says which clusters and kinds a reader may see and wants to see. It is
@@ -21,9 +22,18 @@ type scope struct {
 	clusters, groups, versions, resources []string
 }
 
+// of is the scope of one kind of one cluster.
+func of(kind synchronizer.ClusterKind) scope {
+	return scope{
+		account: kind.Account, clusters: []string{kind.Cluster}, groups: []string{kind.Kind.Group},
+		versions: []string{kind.Kind.Version}, resources: []string{kind.Kind.Resource},
+	}
+}
+
 // conditions is SQL over clusters c and, with kinds, over kinds k.
 func (s scope) conditions(kinds bool) (string, []any) {
 	var w where
+	w.add("c.deleted_at = 0")
 	if s.account != "" {
 		w.add("c.account = ?", s.account)
 	}
@@ -57,27 +67,18 @@ func (w *where) in(column string, values []string) {
 	}
 }
 
-// scopedKind is a kind that the scope lets through.
-type scopedKind struct {
-	id int64
-	clusterKind
-}
-
-// kindsPerPage bounds how many kinds one page of objects looks into.
-const kindsPerPage = 2000
-
-// kinds gives kindsPerPage kinds at most, in order, from the position on.
-func (s scope) kinds(ctx context.Context, r *sql.Tx, from *position) ([]scopedKind, error) {
+// kinds gives KindsPerPage kinds at most, in order, from the position on.
+func (s scope) kinds(ctx context.Context, r *sql.Tx, from *walk.Position) ([]walk.Kind, error) {
 	text, args := s.kindsQuery(from)
 	rows, err := r.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading kinds: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
-	var kinds []scopedKind
+	var kinds []walk.Kind
 	for rows.Next() {
-		var k scopedKind
-		if err := rows.Scan(&k.id, &k.Account, &k.Cluster, &k.Group, &k.Version, &k.Resource); err != nil {
+		var k walk.Kind
+		if err := rows.Scan(&k.ID, &k.Account, &k.Cluster, &k.Kind.Group, &k.Kind.Version, &k.Kind.Resource); err != nil {
 			return nil, fmt.Errorf("reading kinds: %w", err)
 		}
 		kinds = append(kinds, k)
@@ -85,7 +86,7 @@ func (s scope) kinds(ctx context.Context, r *sql.Tx, from *position) ([]scopedKi
 	return kinds, rows.Err()
 }
 
-func (s scope) kindsQuery(from *position) (string, []any) {
+func (s scope) kindsQuery(from *walk.Position) (string, []any) {
 	conditions, args := s.conditions(true)
 	if from != nil {
 		conditions += " AND (c.account, c.name) >= (?, ?)"
@@ -99,7 +100,7 @@ func (s scope) kindsQuery(from *position) (string, []any) {
 	}
 	return fmt.Sprintf(`SELECT k.id, c.account, c.name, k.grp, k.version, k.resource
 		FROM clusters c CROSS JOIN kinds k ON k.cluster = c.id WHERE true%s
-		ORDER BY c.account, c.name, k.grp, k.version, k.resource LIMIT %d`, conditions, kindsPerPage), args
+		ORDER BY c.account, c.name, k.grp, k.version, k.resource LIMIT %d`, conditions, walk.KindsPerPage), args
 }
 
 // reading runs fn in one read transaction, which sees one state of the database.
@@ -117,86 +118,11 @@ func (db *DB) reading(ctx context.Context, fn func(*sql.Tx) error) error {
 	return fn(r)
 }
 
-// Clusters implements synchronizer.Reader. It reads a row per cluster and kind,
-// not the objects.
-func (db *DB) Clusters(ctx context.Context, id synchronizer.ClusterID) ([]synchronizer.ClusterStatus, error) {
-	s := scope{account: id.Account}
-	if id.Cluster != "" {
-		s.clusters = []string{id.Cluster}
+// number gives the number of the account; false if it is not known.
+func (s scope) number(ctx context.Context, r *sql.Tx) (number int64, known bool, err error) {
+	err = r.QueryRowContext(ctx, "SELECT id FROM accounts WHERE name = ?", s.account).Scan(&number)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
 	}
-	var result []synchronizer.ClusterStatus
-	err := db.reading(ctx, func(r *sql.Tx) error {
-		numbers, clusters, err := readClusters(ctx, r, s)
-		if err != nil {
-			return db.failure("reading clusters", contextError(ctx, err))
-		}
-		if err := readKindStatus(ctx, r, s, numbers, clusters); err != nil {
-			return db.failure("reading clusters", contextError(ctx, err))
-		}
-		result = clusters
-		return nil
-	})
-	return result, err
-}
-
-func readClusters(ctx context.Context, r *sql.Tx, s scope) (map[int64]int, []synchronizer.ClusterStatus, error) {
-	conditions, args := s.conditions(false)
-	rows, err := r.QueryContext(ctx, `SELECT c.id, c.account, c.name, c.connected_at, c.first_seen, c.last_seen, c.`+
-		strings.Join(clientColumns, ", c.")+" FROM clusters c WHERE true"+conditions+" ORDER BY c.account, c.name", args...)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	places := map[int64]int{}
-	var clusters []synchronizer.ClusterStatus
-	for rows.Next() {
-		var c synchronizer.ClusterStatus
-		var number, connected, first, last int64
-		hello := &c.Client.Hello
-		if err := rows.Scan(&number, &c.Account, &c.Cluster, &connected, &first, &last,
-			&c.Client.ConnectionID, &hello.SynchronizerVersion, &hello.HelmVersion, &hello.GitVersion,
-			&hello.CloudProvider, &hello.ClusterUID, &hello.ResourceGroup); err != nil {
-			return nil, nil, err
-		}
-		hello.ClusterID = c.ClusterID
-		c.Client.ConnectionTime = fromMicros(connected)
-		c.FirstSeen, c.LastSeen = fromMicros(first), fromMicros(last)
-		places[number] = len(clusters)
-		clusters = append(clusters, c)
-	}
-	return places, clusters, rows.Err()
-}
-
-func readKindStatus(ctx context.Context, r *sql.Tx, s scope, places map[int64]int, clusters []synchronizer.ClusterStatus) error {
-	conditions, args := s.conditions(false)
-	rows, err := r.QueryContext(ctx, `SELECT k.cluster, k.grp, k.version, k.resource, k.objects, k.last_change
-		FROM clusters c CROSS JOIN kinds k ON k.cluster = c.id WHERE true`+conditions+
-		" ORDER BY k.cluster, k.grp, k.version, k.resource", args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var k synchronizer.KindStatus
-		var number, changed int64
-		if err := rows.Scan(&number, &k.Kind.Group, &k.Kind.Version, &k.Kind.Resource, &k.Objects, &changed); err != nil {
-			return err
-		}
-		k.LastChange = fromMicros(changed)
-		c := &clusters[places[number]]
-		c.Kinds = append(c.Kinds, k)
-	}
-	return rows.Err()
-}
-
-// namesOf replaces the word that stands for the empty text, sorted, each once.
-func namesOf(values []string, empty string) []string {
-	values = slices.Clone(values)
-	for i := range values {
-		if values[i] == empty {
-			values[i] = ""
-		}
-	}
-	slices.Sort(values)
-	return slices.Compact(values)
+	return number, err == nil, err
 }

@@ -3,7 +3,6 @@
 package sqlite
 
 import (
-	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
+	"synchronizer/internal/store/index"
+	"synchronizer/internal/store/walk"
 )
 
 // plan gives the query plan as text.
@@ -34,13 +35,14 @@ func plan(t *testing.T, db *DB, query string, args ...any) string {
 // TestPlans: lists walk an index in the order of the result and sort nothing.
 func TestPlans(t *testing.T) {
 	db := openAt(t, newPath(t))
+	rows := newReader(nil, true).selectRows()
 	for text, args := range map[string][]any{
-		walkKind:                       {1, "", "", 10},
-		walkKindStart:                  {1, 10},
-		walkKnown:                      {1},
-		fmt.Sprintf(walkNamespace, ""): {1, "", "", 10},
-		fmt.Sprintf(walkNamespace, " AND o.name < ?"): {1, "", "", "x", 10},
-		fmt.Sprintf(walkNames, ",?"):                  {1, "", "a", "b", 10},
+		rows + walkKind:                       {1, "", "", 10},
+		rows + walkKindStart:                  {1, 10},
+		walkKnown:                             {1},
+		rows + fmt.Sprintf(walkNamespace, ""): {1, "", "", 10},
+		rows + fmt.Sprintf(walkNamespace, " AND o.name < ?"): {1, "", "", "x", 10},
+		rows + fmt.Sprintf(walkNames, ",?"):                  {1, "", "a", "b", 10},
 	} {
 		got := plan(t, db, text, args...)
 		require.Contains(t, got, "USING", text)
@@ -48,20 +50,20 @@ func TestPlans(t *testing.T) {
 		require.NotContains(t, got, "TEMP B-TREE", text)
 		require.NotContains(t, got, "SCAN", text)
 	}
-	for text, args := range map[string][]any{
-		fmt.Sprintf(countLabel, ",?"): {1, 2, 3, 4},
-		fmt.Sprintf(walkLabel, ",?"):  {1, 2, 3},
-	} {
-		require.Contains(t, plan(t, db, text, args...), "PRIMARY KEY (label=? AND kind=?)", text)
+	for table, column := range map[string]string{"labels": "label", "words": "word"} {
+		want := "PRIMARY KEY (" + column + "=? AND kind=?)"
+		require.Contains(t, plan(t, db, fmt.Sprintf(countTerm, table, column, ",?"), 1, 2, 3, 4), want)
+		require.Contains(t, plan(t, db, rows+fmt.Sprintf(walkTerm, table, column, ",?"), 1, 2, 3), want)
+		require.Contains(t, plan(t, db, fmt.Sprintf(havingTerm, table, column, ",?"), "[1]", 2, 3), want)
 	}
-	for _, f := range []filter{{names: []string{"a", "b"}}, {prefix: "a", prefixEnd: "b"}, {prefix: "\xff"}} {
-		condition, args := f.nameCondition()
+	for _, names := range []walk.Names{{In: []string{"a", "b"}}, {From: "a", End: "b"}, {From: "\U0010ffff"}} {
+		condition, args := nameCondition(names)
 		got := plan(t, db, fmt.Sprintf(walkNamespaces, condition), append([]any{1, "", 10}, args...)...)
 		require.Equal(t, 2, strings.Count(got, "SEARCH objects USING COVERING INDEX objects_key (kind=? AND ns>?)"), got)
 		require.Contains(t, got, "SEARCH o USING COVERING INDEX objects_key (kind=? AND ns=? AND name", got)
 	}
 	full := scope{account: "a", clusters: []string{"c"}, groups: []string{"g"}}
-	text, args := full.kindsQuery(&position{Account: "a"})
+	text, args := full.kindsQuery(&walk.Position{Account: "a"})
 	got := plan(t, db, text, args...)
 	require.NotContains(t, got, "TEMP B-TREE")
 	require.Contains(t, got, "sqlite_autoindex_clusters_1 (account=? AND name=?)")
@@ -101,7 +103,7 @@ func TestLabelCollision(t *testing.T) {
 	ctx := t.Context()
 	db := openAt(t, newPath(t))
 	require.NoError(t, put(ctx, db, pod("n", "x", 1, `"a":"1"`), pod("n", "y", 1, `"a":"2"`)))
-	_, err := db.write.conn.ExecContext(ctx, "INSERT INTO labels SELECT ?, kind, id FROM objects WHERE name = 'y'", labelHash("a", "1"))
+	_, err := db.write.conn.ExecContext(ctx, "INSERT INTO labels SELECT ?, kind, id FROM objects WHERE name = 'y'", index.LabelHash("a", "1"))
 	require.NoError(t, err)
 	for values, want := range map[string]int{"1": 1, "1,2": 2} {
 		page, err := db.Objects(ctx, synchronizer.ObjectQuery{Labels: []synchronizer.LabelRequirement{
@@ -110,21 +112,6 @@ func TestLabelCollision(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, page.Rows, want)
 	}
-}
-
-func TestChangeFeed(t *testing.T) {
-	ctx := t.Context()
-	db := openAt(t, newPath(t), WithFeedLength(5))
-	for i := range uint64(4) {
-		require.NoError(t, put(ctx, db, pod("n", "x", i, ""), pod("n", fmt.Sprint(i), i, "")))
-	}
-	require.Equal(t, int64(5), number(t, db, "SELECT count(*) FROM changes"))
-	require.Equal(t, int64(8), number(t, db, "SELECT max(pos) FROM changes"), "positions are dense")
-	require.Equal(t, int64(0), number(t, db, "SELECT count(*) FROM changes WHERE op <> 1"))
-	gone := pod("n", "x", 9, "")
-	gone.DeletedAt = gone.UpdatedAt
-	require.NoError(t, put(ctx, db, gone))
-	require.Equal(t, int64(9), number(t, db, "SELECT seq FROM changes WHERE op = 2 AND pos = 9"))
 }
 
 func TestForeignKeysHold(t *testing.T) {
@@ -139,7 +126,7 @@ func TestForeignKeysHold(t *testing.T) {
 func TestScanLimit(t *testing.T) {
 	ctx := t.Context()
 	const scanLimit = 1000
-	db := openAt(t, newPath(t), func(s *settings) { s.scanLimit = scanLimit })
+	db := openAt(t, newPath(t), func(s *settings) { s.limits.Rows = scanLimit })
 	const n = 10*scanLimit + 500
 	rows := make([]synchronizer.Row, 0, 1000)
 	for i := range n {
@@ -198,7 +185,7 @@ func TestScanLimit(t *testing.T) {
 func TestPageBytes(t *testing.T) {
 	ctx := t.Context()
 	const pageBytes = 1 << 20
-	db := openAt(t, newPath(t), func(s *settings) { s.pageBytes = pageBytes })
+	db := openAt(t, newPath(t), func(s *settings) { s.limits.Bytes = pageBytes })
 	for i := range 5 {
 		row := pod("n", fmt.Sprint(i), 1, "")
 		row.Body = make([]byte, pageBytes/2-1)
@@ -215,25 +202,4 @@ func TestPageBytes(t *testing.T) {
 		}
 	}
 	require.Equal(t, []int{2, 2, 1}, sizes)
-}
-
-func FuzzPosition(f *testing.F) {
-	f.Add((&position{Account: "a", Cluster: "b", Group: "c", Version: "d", Resource: "e", Namespace: "f", Name: "g"}).token())
-	f.Add((&position{KindDone: true}).token())
-	f.Add("")
-	f.Add(base64.RawURLEncoding.EncodeToString([]byte{1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}))
-	f.Fuzz(func(t *testing.T, token string) {
-		p, err := parsePosition(token)
-		if err != nil {
-			require.ErrorIs(t, err, synchronizer.ErrInvalid)
-			return
-		}
-		if token == "" {
-			require.Nil(t, p)
-			return
-		}
-		again, err := parsePosition(p.token())
-		require.NoError(t, err)
-		require.Equal(t, p, again)
-	})
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"synchronizer"
 )
@@ -21,6 +22,7 @@ type tx struct {
 	made    ids     // learnt in this transaction
 	known   map[rowKey]knownRow
 	touched map[int64]kindChange
+	feeds   map[int64]feed // by account
 }
 
 var _ synchronizer.Tx = (*tx)(nil)
@@ -36,6 +38,7 @@ type rowKey struct {
 type knownRow struct {
 	id     int64
 	labels string
+	words  string // their bytes
 	live   bool
 }
 
@@ -51,10 +54,10 @@ func (db *DB) Update(ctx context.Context, fn func(synchronizer.Tx) error) error 
 	return db.write.run(ctx, func(t *tx) error { return fn(t) })
 }
 
-const rowColumns = `o.uid, o.rv, o.checksum, o.offered, o.gen, o.seq, o.updated_at, o.deleted_at, o.state`
+const rowColumns = `o.uid, o.rv, o.checksum, o.offered, o.gen, o.seq, o.updated_at, o.deleted_at, o.state, o.digest`
 
 var selectRows = newMultiRow("reading rows",
-	"SELECT k.column1, o.id, o.labels, "+rowColumns+", CASE WHEN k.column5 THEN o.body END FROM (VALUES ", 5,
+	"SELECT k.column1, o.id, o.labels, o.words, "+rowColumns+", CASE WHEN k.column5 THEN o.body END FROM (VALUES ", 5,
 	") k CROSS JOIN objects o ON o.kind = k.column2 AND o.ns = k.column3 AND o.name = k.column4", 100, 25, 5)
 
 // Rows implements synchronizer.Tx.
@@ -69,7 +72,10 @@ func (t *tx) Rows(ctx context.Context, keys []synchronizer.ObjectKey, bodies []b
 	values := make([]any, 0, len(keys)*5)
 	places := make([]rowKey, len(keys))
 	for i := range keys {
-		kind, err := t.kind(ctx, clusterKind{keys[i].ClusterID, keys[i].Kind})
+		if !utf8.ValidString(keys[i].Namespace) || !utf8.ValidString(keys[i].Name) {
+			return nil, fmt.Errorf("%w: the key %q is not UTF-8", synchronizer.ErrInvalid, keys[i])
+		}
+		kind, err := t.kind(ctx, synchronizer.ClusterKind{ClusterID: keys[i].ClusterID, Kind: keys[i].Kind})
 		if err != nil {
 			return nil, err
 		}
@@ -83,13 +89,13 @@ func (t *tx) Rows(ctx context.Context, keys []synchronizer.ObjectKey, bodies []b
 	err := selectRows.query(ctx, t.writer, values, func(rows *sql.Rows) error {
 		var at int
 		var known knownRow
-		var labels sql.NullString
+		var labels, words sql.NullString
 		row := &synchronizer.Row{}
-		if err := scanRow(rows, row, &row.Body, &at, &known.id, &labels); err != nil {
+		if err := scanRow(rows, row, &row.Body, &at, &known.id, &labels, &words); err != nil {
 			return err
 		}
 		row.Key = keys[at]
-		known.labels, known.live = labels.String, !row.Deleted()
+		known.labels, known.words, known.live = labels.String, words.String, !row.Deleted()
 		t.known[places[at]] = known
 		result[at] = row
 		return nil
@@ -100,11 +106,39 @@ func (t *tx) Rows(ctx context.Context, keys []synchronizer.ObjectKey, bodies []b
 	return result, nil
 }
 
+// Floors implements synchronizer.Tx.
+func (t *tx) Floors(ctx context.Context, kinds []synchronizer.ClusterKind) ([]synchronizer.Order, error) {
+	if t.writer == nil {
+		return nil, errTxOver
+	}
+	floors := make([]synchronizer.Order, len(kinds))
+	for i := range kinds {
+		kind, err := t.kind(ctx, kinds[i])
+		if err != nil {
+			return nil, err
+		}
+		var seq int64
+		floor := &floors[i]
+		if kind != 0 {
+			_, err = t.values(ctx, "reading a floor", "SELECT floor_gen, floor_seq FROM kinds WHERE id = ?", []any{kind}, &floor.Generation, &seq)
+		} else {
+			_, err = t.values(ctx, "reading a floor", "SELECT floor_gen, CASE WHEN floor_gen > 0 THEN -1 ELSE 0 END FROM clusters WHERE account = ? AND name = ?",
+				[]any{kinds[i].Account, kinds[i].Cluster}, &floor.Generation, &seq)
+		}
+		if err != nil {
+			return nil, err
+		}
+		floor.Seq = uint64(seq)
+	}
+	return floors, nil
+}
+
 // scanRow reads the columns before, rowColumns and, unless body is nil, a body.
 func scanRow(rows *sql.Rows, row *synchronizer.Row, body *[]byte, before ...any) error {
 	var seq, updated, deleted int64
+	var digest []byte
 	into := append(before, &row.UID, &row.ResourceVersion, &row.Checksum, &row.Offered,
-		&row.Order.Generation, &seq, &updated, &deleted, &row.State)
+		&row.Order.Generation, &seq, &updated, &deleted, &row.State, &digest)
 	if body != nil {
 		into = append(into, body)
 	}
@@ -112,6 +146,7 @@ func scanRow(rows *sql.Rows, row *synchronizer.Row, body *[]byte, before ...any)
 		return err
 	}
 	row.Order.Seq = uint64(seq)
+	copy(row.Digest[:], digest)
 	row.UpdatedAt, row.DeletedAt = fromMicros(updated), fromMicros(deleted)
 	return nil
 }

@@ -7,14 +7,16 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"synchronizer"
 )
 
 var (
-	selectSources = newMultiRow("reading sources", "SELECT k.column1, s.generation FROM (VALUES ", 3,
+	selectSources = newMultiRow("reading sources", "SELECT k.column1, s.generation, s.used_at FROM (VALUES ", 3,
 		") k CROSS JOIN sources s ON s.cluster = k.column2 AND s.source = k.column3", 100, 25, 5)
-	insertSources = newMultiRow("inserting sources", "INSERT INTO sources (cluster, source, generation) VALUES ", 3, "", 25, 5)
+	insertSources = newMultiRow("inserting sources", "INSERT INTO sources (cluster, source, generation, used_at) VALUES ", 4, "", 25, 5)
 	upsertClients = newMultiRow("noting clients", `INSERT INTO clusters (account, name, first_seen, last_seen, connected_at, `+
 		strings.Join(clientColumns, ", ")+") VALUES ", 5+len(clientColumns), clientConflict(), 25, 5)
 )
@@ -32,23 +34,35 @@ func (t *tx) Generations(ctx context.Context, sources []synchronizer.ClusterSour
 		if err != nil {
 			return nil, err
 		}
-		if sources[i].Source == "" {
-			return nil, fmt.Errorf("%w: source of %s is empty", synchronizer.ErrInvalid, sources[i].ClusterID)
+		if sources[i].Source == "" || !utf8.ValidString(sources[i].Source) {
+			return nil, fmt.Errorf("%w: source %q of %s", synchronizer.ErrInvalid, sources[i].Source, sources[i].ClusterID)
 		}
 		clusters[i] = cluster
 		values = append(values, int64(i), cluster, sources[i].Source)
 	}
+	now := micros(time.Now())
+	var stale []int
 	err := selectSources.query(ctx, t.writer, values, func(rows *sql.Rows) error {
 		var at int
-		var generation int64
-		if err := rows.Scan(&at, &generation); err != nil {
+		var generation, used int64
+		if err := rows.Scan(&at, &generation, &used); err != nil {
 			return err
 		}
 		result[at] = generation
+		if now-used > time.Hour.Microseconds() {
+			stale = append(stale, at)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, i := range stale {
+		// That one is still heard of keeps it from being forgotten (PruneSources).
+		if err := t.writer.exec(ctx, "noting a source", "UPDATE sources SET used_at = ? WHERE cluster = ? AND source = ?",
+			now, clusters[i], sources[i].Source); err != nil {
+			return nil, err
+		}
 	}
 
 	var inserts []any
@@ -62,7 +76,7 @@ func (t *tx) Generations(ctx context.Context, sources []synchronizer.ClusterSour
 			continue
 		}
 		if err := t.writer.exec(ctx, "raising a generation",
-			"UPDATE clusters SET generation = generation + 1 WHERE id = ?", clusters[i]); err != nil {
+			"UPDATE clusters SET generation = generation + 1, deleted_at = 0 WHERE id = ?", clusters[i]); err != nil {
 			return nil, err
 		}
 		generation, err := t.number(ctx, "reading a generation", "SELECT generation FROM clusters WHERE id = ?", clusters[i])
@@ -70,7 +84,7 @@ func (t *tx) Generations(ctx context.Context, sources []synchronizer.ClusterSour
 			return nil, err
 		}
 		result[i], given[sources[i]] = generation, generation
-		inserts = append(inserts, clusters[i], sources[i].Source, generation)
+		inserts = append(inserts, clusters[i], sources[i].Source, generation, now)
 	}
 	if err := insertSources.exec(ctx, t.writer, inserts); err != nil {
 		return nil, err
@@ -119,7 +133,7 @@ func (t *tx) SeeKinds(ctx context.Context, seen []synchronizer.ClusterKind) erro
 		return errTxOver
 	}
 	for i := range seen {
-		if _, err := t.makeKind(ctx, clusterKind{seen[i].ClusterID, seen[i].Kind}); err != nil {
+		if _, err := t.makeKind(ctx, seen[i]); err != nil {
 			return err
 		}
 	}

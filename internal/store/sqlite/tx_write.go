@@ -5,30 +5,30 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"synchronizer"
+	"synchronizer/internal/checksum"
+	"synchronizer/internal/store/index"
 )
 
 var (
 	insertObjects = newMultiRow("inserting rows", `INSERT INTO objects (id, kind, ns, name, uid, rv, checksum, offered,
-		gen, seq, updated_at, deleted_at, state, labels, body) VALUES `, 15, "", 25, 5)
+		gen, seq, updated_at, deleted_at, state, digest, h1, h2, labels, words, body) VALUES `, objectColumns, "", 25, 5)
 	insertLabels = newMultiRow("inserting labels", "INSERT OR IGNORE INTO labels (label, kind, obj) VALUES ", 3, "", 100, 25, 5)
 	deleteLabels = newMultiRow("deleting labels", "DELETE FROM labels WHERE (label, kind, obj) IN (VALUES ", 3, ")", 100, 25, 5)
-	insertChange = newMultiRow("writing the change feed", "INSERT INTO changes (obj, op, at, gen, seq) VALUES ", 5, "", 100, 25, 5)
+	insertWords  = newMultiRow("inserting words", "INSERT OR IGNORE INTO words (word, kind, obj) VALUES ", 3, "", 250, 50, 10)
+	deleteWords  = newMultiRow("deleting words", "DELETE FROM words WHERE (word, kind, obj) IN (VALUES ", 3, ")", 100, 25, 5)
 )
+
+const objectColumns = 19
 
 const updateObject = `UPDATE objects SET uid = ?, rv = ?, checksum = ?, offered = ?, gen = ?, seq = ?, updated_at = ?,
-	deleted_at = ?, state = ?, labels = ?, body = ? WHERE id = ?`
+	deleted_at = ?, state = ?, digest = ?, h1 = ?, h2 = ?, labels = ?, words = ?, body = ? WHERE id = ?`
 
 const touchObject = "UPDATE objects SET gen = ?, seq = ?, offered = ? WHERE id = ?"
-
-// Operations in the change feed.
-const (
-	opPut    = 1
-	opDelete = 2
-)
 
 // change is one row on its way into the tables.
 type change struct {
@@ -36,11 +36,12 @@ type change struct {
 	key    rowKey
 	before knownRow
 	labels string
+	words  string // their bytes
 	id     int64
 }
 
-// labelRow is one row of the table labels.
-type labelRow struct{ label, kind, obj int64 }
+// termRow is one row of the table labels or words.
+type termRow struct{ term, kind, obj int64 }
 
 // Write implements synchronizer.Tx.
 func (t *tx) Write(ctx context.Context, rows []synchronizer.Row) error {
@@ -67,6 +68,9 @@ func (t *tx) Write(ctx context.Context, rows []synchronizer.Row) error {
 	if err := t.writeLabels(ctx, changes); err != nil {
 		return err
 	}
+	if err := t.writeWords(ctx, changes); err != nil {
+		return err
+	}
 	return t.writeFeed(ctx, changes)
 }
 
@@ -76,7 +80,7 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 	var unknown []synchronizer.ObjectKey
 	for i := range rows {
 		row := &rows[i]
-		kind, err := t.makeKind(ctx, clusterKind{row.Key.ClusterID, row.Key.Kind})
+		kind, err := t.makeKind(ctx, synchronizer.ClusterKind{ClusterID: row.Key.ClusterID, Kind: row.Key.Kind})
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +89,8 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 			unknown = append(unknown, row.Key)
 		}
 		if !row.Deleted() && !row.Touched {
-			changes[i].labels = labelsOf(row.Body)
+			entry := index.Of(&row.Key, row.Body)
+			changes[i].labels, changes[i].words = string(entry.Labels), string(entry.Words.Bytes())
 		}
 	}
 	// The contract says that Rows was asked before. It is for kinds that did not
@@ -126,23 +131,29 @@ func (t *tx) touchObjects(ctx context.Context, changes []change) ([]change, erro
 }
 
 func (t *tx) writeObjects(ctx context.Context, changes []change) error {
-	const width = 15
 	w := t.writer
 	background := context.WithoutCancel(ctx) // watching ctx costs a goroutine per statement
-	inserts := make([]any, 0, len(changes)*width)
+	inserts := make([]any, 0, len(changes)*objectColumns)
 	for i := range changes {
 		c := &changes[i]
 		row := c.row
-		var labels, body any
+		var labels, words, digest, body any
 		if c.labels != "" {
 			labels = c.labels
 		}
+		if c.words != "" {
+			words = []byte(c.words)
+		}
+		if row.Digest != ([16]byte{}) {
+			digest = row.Digest[:]
+		}
+		h1, h2 := entryHash(&row.Key, row.Digest)
 		if row.Body != nil && !row.Deleted() {
 			body = string(row.Body)
 		}
 		values := [...]any{
 			row.UID, row.ResourceVersion, row.Checksum, row.Offered, row.Order.Generation, int64(row.Order.Seq),
-			micros(row.UpdatedAt), micros(row.DeletedAt), row.State, labels, body,
+			micros(row.UpdatedAt), micros(row.DeletedAt), row.State, digest, h1, h2, labels, words, body,
 		}
 		if c.id == 0 {
 			w.lastObject++
@@ -176,67 +187,70 @@ func (t *tx) note(c *change) {
 	}
 	kind.lastChange = max(kind.lastChange, micros(c.row.UpdatedAt))
 	t.touched[c.key.kind] = kind
-	t.known[c.key] = knownRow{id: c.id, labels: c.labels, live: live}
+	t.known[c.key] = knownRow{id: c.id, labels: c.labels, words: c.words, live: live}
 }
 
 func (t *tx) writeLabels(ctx context.Context, changes []change) error {
-	var removed, added []labelRow
+	var removed, added []termRow
 	for i := range changes {
 		c := &changes[i]
 		if c.labels == c.before.labels {
 			continue
 		}
-		gone, come := labelChange(labelHashes(c.before.labels), labelHashes(c.labels))
-		for _, label := range gone {
-			removed = append(removed, labelRow{label, c.key.kind, c.id})
-		}
-		for _, label := range come {
-			added = append(added, labelRow{label, c.key.kind, c.id})
-		}
+		gone, come := index.Change(index.Labels(c.before.labels).Hashes(), index.Labels(c.labels).Hashes())
+		removed, added = c.appendTerms(removed, gone), c.appendTerms(added, come)
 	}
-	if err := deleteLabels.exec(ctx, t.writer, labelValues(removed)); err != nil {
+	if err := deleteLabels.exec(ctx, t.writer, termValues(removed)); err != nil {
 		return err
 	}
-	return insertLabels.exec(ctx, t.writer, labelValues(added))
+	return insertLabels.exec(ctx, t.writer, termValues(added))
 }
 
-// labelValues are the rows in the order of the table, for neighbours.
-func labelValues(rows []labelRow) []any {
-	slices.SortFunc(rows, func(a, b labelRow) int {
-		return cmp.Or(cmp.Compare(a.label, b.label), cmp.Compare(a.kind, b.kind), cmp.Compare(a.obj, b.obj))
+func (t *tx) writeWords(ctx context.Context, changes []change) error {
+	var removed, added []termRow
+	for i := range changes {
+		c := &changes[i]
+		if c.words == c.before.words {
+			continue
+		}
+		gone, come := index.Change(index.WordsOf([]byte(c.before.words)), index.WordsOf([]byte(c.words)))
+		removed, added = c.appendTerms(removed, gone), c.appendTerms(added, come)
+	}
+	if err := deleteWords.exec(ctx, t.writer, termValues(removed)); err != nil {
+		return err
+	}
+	return insertWords.exec(ctx, t.writer, termValues(added))
+}
+
+func (c *change) appendTerms(rows []termRow, terms []int64) []termRow {
+	for _, term := range terms {
+		rows = append(rows, termRow{term, c.key.kind, c.id})
+	}
+	return rows
+}
+
+// termValues are the rows in the order of the table, for neighbours.
+func termValues(rows []termRow) []any {
+	slices.SortFunc(rows, func(a, b termRow) int {
+		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(a.kind, b.kind), cmp.Compare(a.obj, b.obj))
 	})
 	values := make([]any, 0, 3*len(rows))
 	for _, row := range rows {
-		values = append(values, row.label, row.kind, row.obj)
+		values = append(values, row.term, row.kind, row.obj)
 	}
 	return values
 }
 
-func (t *tx) writeFeed(ctx context.Context, changes []change) error {
-	values := make([]any, 0, 5*len(changes))
-	for i := range changes {
-		op := int64(opPut)
-		if changes[i].row.Deleted() {
-			op = opDelete
-		}
-		row := changes[i].row
-		values = append(values, changes[i].id, op, micros(row.UpdatedAt), row.Order.Generation, int64(row.Order.Seq))
-	}
-	return insertChange.exec(ctx, t.writer, values)
+// entryHash is what an object adds to the set of its namespace.
+func entryHash(key *synchronizer.ObjectKey, digest [16]byte) (h1, h2 int64) {
+	var set checksum.Set
+	set.Add(key.Namespace, key.Name, digest)
+	return int64(binary.BigEndian.Uint64(set.Hash[:8])), int64(binary.BigEndian.Uint64(set.Hash[8:]))
 }
 
-// finish writes what is kept per kind, and shortens the change feed.
-func (t *tx) finish(ctx context.Context) error {
-	for id, kind := range t.touched {
-		if err := t.writer.exec(ctx, "updating a kind",
-			"UPDATE kinds SET objects = objects + ?, last_change = max(last_change, ?) WHERE id = ?",
-			kind.objects, kind.lastChange, id); err != nil {
-			return err
-		}
-	}
-	if len(t.touched) == 0 {
+func wordBytes(words index.Words) []byte {
+	if len(words) == 0 {
 		return nil
 	}
-	return t.writer.exec(ctx, "shortening the change feed",
-		"DELETE FROM changes WHERE pos <= (SELECT max(pos) FROM changes) - ?", t.writer.settings.feedLength)
+	return words.Bytes()
 }

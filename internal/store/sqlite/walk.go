@@ -3,35 +3,28 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	"synchronizer"
+	"synchronizer/internal/store/index"
+	"synchronizer/internal/store/walk"
 )
 
-const (
-	// postingLimit is up to how many hits of a label in a kind are read and
-	// sorted. A label with more is filtered on the walk, where it is found often.
-	postingLimit = 1000
-	// namespacesPerQuery is how many namespaces are asked for a name at a time.
-	namespacesPerQuery = 500
-)
-
-const walkColumns = "o.id, o.ns, o.name, o.labels, octet_length(o.body), " + rowColumns
+const walkColumns = "o.id, o.ns, o.name, o.labels, octet_length(o.body), %s, " + rowColumns
 
 // The statements of a walk; each follows an index.
 const (
-	walkKind      = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND (o.ns, o.name) > (?, ?) ORDER BY o.ns, o.name LIMIT ?"
-	walkKindStart = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? ORDER BY o.ns, o.name LIMIT ?"
-	walkNamespace = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name >= ?%s ORDER BY o.name LIMIT ?"
-	walkNames     = "SELECT " + walkColumns + " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name IN (?%s) ORDER BY o.name LIMIT ?"
-	countLabel    = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE label IN (?%s) AND kind = ? LIMIT ?)"
-	walkLabel     = "SELECT " + walkColumns + " FROM labels l CROSS JOIN objects o ON o.id = l.obj WHERE l.label IN (?%s) AND l.kind = ?"
+	walkKind      = " FROM objects o WHERE o.kind = ? AND (o.ns, o.name) > (?, ?) ORDER BY o.ns, o.name LIMIT ?"
+	walkKindStart = " FROM objects o WHERE o.kind = ? ORDER BY o.ns, o.name LIMIT ?"
+	walkNamespace = " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name >= ?%s ORDER BY o.name LIMIT ?"
+	walkNames     = " FROM objects o WHERE o.kind = ? AND o.ns = ? AND o.name IN (?%s) ORDER BY o.name LIMIT ?"
+	countTerm     = "SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s IN (?%s) AND kind = ? LIMIT ?)"
+	havingTerm    = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM %s t WHERE t.%s IN (?%s) AND t.kind = value)"
+	walkTerm      = " FROM %s t CROSS JOIN objects o ON o.id = t.obj WHERE t.%s IN (?%s) AND t.kind = ?"
 )
 
 // walkNamespaces steps from namespace to namespace along the index, without
@@ -39,44 +32,36 @@ const (
 const walkNamespaces = `WITH RECURSIVE n(ns) AS (
 	SELECT (SELECT min(ns) FROM objects WHERE kind = ?1 AND ns >= ?2)
 	UNION ALL SELECT (SELECT min(ns) FROM objects WHERE kind = ?1 AND ns > n.ns) FROM n WHERE n.ns IS NOT NULL LIMIT ?3)
-	SELECT n.ns, EXISTS (SELECT 1 FROM objects o WHERE o.kind = ?1 AND o.ns = n.ns AND %s) FROM n WHERE n.ns IS NOT NULL`
+	SELECT n.ns, EXISTS (SELECT 1 FROM objects o WHERE o.kind = ?1 AND o.ns = n.ns%s) FROM n WHERE n.ns IS NOT NULL`
 
-// place is where in a kind a walk begins: behind an object.
-type place struct{ ns, name string }
-
-// walk collects one page.
-type walk struct {
+// reader is the index that a walk goes along, in one read transaction.
+type reader struct {
 	tx         *sql.Tx
-	filter     *filter
-	limit      int
-	budget     int // rows that may still be looked at without being returned
+	words      bool // rows are read with their words
 	statements map[string]*sql.Stmt
-
-	rows    []synchronizer.Row
-	numbers []int64 // ids of rows
-	sizes   []int64 // bytes of their bodies
-	end     *position
 }
 
-func newWalk(tx *sql.Tx, f *filter, limit, budget int) *walk {
-	return &walk{tx: tx, filter: f, limit: limit, budget: budget, statements: map[string]*sql.Stmt{}}
+var _ walk.Index = (*reader)(nil)
+
+func newReader(tx *sql.Tx, words bool) *reader {
+	return &reader{tx: tx, words: words, statements: map[string]*sql.Stmt{}}
 }
 
-func (w *walk) close() {
-	for _, statement := range w.statements {
+func (r *reader) close() {
+	for _, statement := range r.statements {
 		_ = statement.Close()
 	}
 }
 
 // query calls scan for each row until it returns false.
-func (w *walk) query(ctx context.Context, text string, args []any, scan func(*sql.Rows) (bool, error)) error {
-	statement := w.statements[text]
+func (r *reader) query(ctx context.Context, text string, args []any, scan func(*sql.Rows) (bool, error)) error {
+	statement := r.statements[text]
 	if statement == nil {
 		var err error
-		if statement, err = w.tx.PrepareContext(ctx, text); err != nil {
+		if statement, err = r.tx.PrepareContext(ctx, text); err != nil {
 			return err
 		}
-		w.statements[text] = statement
+		r.statements[text] = statement
 	}
 	rows, err := statement.QueryContext(ctx, args...)
 	if err != nil {
@@ -88,270 +73,165 @@ func (w *walk) query(ctx context.Context, text string, args []any, scan func(*sq
 	return errors.Join(err, rows.Err(), rows.Close())
 }
 
-// kinds walks kind after kind, until the page is full or the budget is used up.
-func (w *walk) kinds(ctx context.Context, kinds []scopedKind, from *position) error {
-	for _, kind := range kinds {
-		var after *place
-		if from != nil && !from.KindDone && kind.isOf(from) {
-			after = &place{from.Namespace, from.Name}
-		}
-		if err := w.kind(ctx, kind, after); err != nil {
-			return err
-		}
-		if w.end != nil {
-			return nil
-		}
-		if w.budget--; w.budget <= 0 {
-			w.endBehind(kind)
-			return nil
-		}
+// selectRows is the beginning of a statement that gives rows.
+func (r *reader) selectRows() string {
+	words := "NULL"
+	if r.words {
+		words = "o.words"
 	}
-	return nil
+	return "SELECT " + fmt.Sprintf(walkColumns, words)
 }
 
-func (k *scopedKind) isOf(p *position) bool {
-	return k.Account == p.Account && k.Cluster == p.Cluster &&
-		k.Kind == synchronizer.Kind{Group: p.Group, Version: p.Version, Resource: p.Resource}
-}
-
-func (w *walk) endBehind(kind scopedKind) {
-	w.end = &position{
-		Account: kind.Account, Cluster: kind.Cluster,
-		Group: kind.Group, Version: kind.Version, Resource: kind.Resource, KindDone: true,
-	}
-}
-
-func (w *walk) endAt(kind scopedKind, p place) {
-	w.endBehind(kind)
-	w.end.KindDone, w.end.Namespace, w.end.Name = false, p.ns, p.name
-}
-
-// cut keeps the first n rows of the page.
-func (w *walk) cut(n int) {
-	w.rows, w.numbers, w.sizes = w.rows[:n], w.numbers[:n], w.sizes[:n]
-	key := w.rows[n-1].Key
-	w.endAt(scopedKind{clusterKind: clusterKind{key.ClusterID, key.Kind}}, place{key.Namespace, key.Name})
-}
-
-func (w *walk) kind(ctx context.Context, kind scopedKind, after *place) error {
-	hashes, few, err := w.rarestLabel(ctx, kind)
-	switch {
-	case err != nil:
-		return err
-	case few:
-		return w.labelled(ctx, kind, after, hashes)
-	case len(w.filter.namespaces) > 0:
-		return w.namespaces(ctx, kind, after)
-	case w.filter.byName():
-		return w.allNamespaces(ctx, kind, after)
-	case after == nil:
-		return w.scan(ctx, kind, walkKindStart, kind.id)
-	default:
-		return w.scan(ctx, kind, walkKind, kind.id, after.ns, after.name)
-	}
-}
-
-// scan walks one range; the limit is the last argument of the text.
-func (w *walk) scan(ctx context.Context, kind scopedKind, text string, args ...any) error {
-	args = append(args, w.budget+w.limit-len(w.rows)+1)
-	return w.query(ctx, text, args, func(rows *sql.Rows) (bool, error) {
-		found, err := readFound(rows, kind)
-		if err != nil {
-			return false, err
-		}
-		return w.take(kind, found), nil
-	})
-}
-
-// found is a row of a walk.
-type found struct {
-	row    synchronizer.Row
-	id     int64
-	size   int64
-	labels string
-}
-
-func readFound(rows *sql.Rows, kind scopedKind) (found, error) {
-	var f found
+func (r *reader) found(rows *sql.Rows, kind walk.Kind, f *walk.Found) error {
 	var labels sql.NullString
 	var size sql.NullInt64
-	f.row.Key.ClusterID, f.row.Key.Kind = kind.ClusterID, kind.Kind
-	err := scanRow(rows, &f.row, nil, &f.id, &f.row.Key.Namespace, &f.row.Key.Name, &labels, &size)
-	f.labels, f.size = labels.String, size.Int64
-	return f, err
-}
-
-// take looks at the next row in order and reports whether the walk goes on. A
-// match beyond the limit tells that another page follows.
-func (w *walk) take(kind scopedKind, f found) bool {
-	switch {
-	case !w.filter.matches(&f.row, f.labels):
-		if w.budget--; w.budget <= 0 {
-			w.endAt(kind, place{f.row.Key.Namespace, f.row.Key.Name})
-		}
-	case len(w.rows) == w.limit:
-		w.cut(w.limit)
-	default:
-		w.rows = append(w.rows, f.row)
-		w.numbers = append(w.numbers, f.id)
-		w.sizes = append(w.sizes, f.size)
+	var words sql.RawBytes
+	key := &f.Row.Key
+	key.ClusterID, key.Kind = kind.ClusterID, kind.Kind
+	err := scanRow(rows, &f.Row, nil, &f.ID, &key.Namespace, &key.Name, &labels, &size, &words)
+	f.Labels, f.Size = index.Labels(labels.String), size.Int64
+	if r.words {
+		f.Words = index.WordsOf(words)
 	}
-	return w.end == nil
-}
-
-// namespaces walks the namespaces that were asked for.
-func (w *walk) namespaces(ctx context.Context, kind scopedKind, after *place) error {
-	for _, ns := range w.filter.namespaces {
-		if after != nil && ns < after.ns {
-			continue
-		}
-		if err := w.namespace(ctx, kind, ns, after); err != nil || w.end != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// allNamespaces looks for names in every namespace.
-func (w *walk) allNamespaces(ctx context.Context, kind scopedKind, after *place) error {
-	type step struct {
-		ns  string
-		has bool
-	}
-	condition, names := w.filter.nameCondition()
-	text := fmt.Sprintf(walkNamespaces, condition)
-	next := ""
-	if after != nil {
-		next = after.ns
-	}
-	for {
-		var steps []step
-		err := w.query(ctx, text, append([]any{kind.id, next, namespacesPerQuery}, names...), func(rows *sql.Rows) (bool, error) {
-			var s step
-			err := rows.Scan(&s.ns, &s.has)
-			steps = append(steps, s)
-			return true, err
-		})
-		if err != nil {
-			return err
-		}
-		for _, s := range steps {
-			if s.has {
-				if err := w.namespace(ctx, kind, s.ns, after); err != nil || w.end != nil {
-					return err
-				}
-			}
-			if w.budget--; w.budget <= 0 {
-				return w.endBehindNamespace(ctx, kind, s.ns)
-			}
-		}
-		if len(steps) < namespacesPerQuery {
-			return nil
-		}
-		next = steps[len(steps)-1].ns + "\x00" // the least text behind it
-	}
-}
-
-// endBehindNamespace ends the page behind the last object of a namespace.
-func (w *walk) endBehindNamespace(ctx context.Context, kind scopedKind, ns string) error {
-	last := place{ns: ns}
-	err := w.query(ctx, "SELECT max(name) FROM objects WHERE kind = ? AND ns = ?", []any{kind.id, ns},
-		func(rows *sql.Rows) (bool, error) { return false, rows.Scan(&last.name) })
-	w.endAt(kind, last)
 	return err
 }
 
-// namespace walks one namespace, from the place on if it is in it.
-func (w *walk) namespace(ctx context.Context, kind scopedKind, ns string, after *place) error {
-	from := w.filter.prefix
-	if after != nil && after.ns == ns {
-		from = max(from, after.name+"\x00") // the least text behind it
-	}
-	if len(w.filter.names) > 0 {
-		names := w.filter.names
-		start, _ := slices.BinarySearch(names, from)
-		return w.named(ctx, kind, ns, names[start:])
-	}
-	if end := w.filter.prefixEnd; end != "" {
-		return w.scan(ctx, kind, fmt.Sprintf(walkNamespace, " AND o.name < ?"), kind.id, ns, from, end)
-	}
-	return w.scan(ctx, kind, fmt.Sprintf(walkNamespace, ""), kind.id, ns, from)
-}
-
-// named reads the objects of these names, in parts that keep the texts few.
-func (w *walk) named(ctx context.Context, kind scopedKind, ns string, names []string) error {
-	for len(names) > 0 && w.end == nil {
-		n := min(len(names), 1)
-		if len(names) >= 50 {
-			n = 50
-		}
-		args := []any{kind.id, ns}
-		for _, name := range names[:n] {
+// Scan implements walk.Ranges.
+func (r *reader) Scan(ctx context.Context, kind walk.Kind, of walk.Range, limit int, each func(*walk.Found) bool) error {
+	var text string
+	args := []any{kind.ID}
+	switch names := of.Names; {
+	case of.InNamespace && len(names.In) > 0:
+		text, args = fmt.Sprintf(walkNames, more(len(names.In))), append(args, of.Namespace)
+		for _, name := range names.In {
 			args = append(args, name)
 		}
-		if err := w.scan(ctx, kind, fmt.Sprintf(walkNames, strings.Repeat(",?", n-1)), args...); err != nil {
-			return err
-		}
-		names = names[n:]
+	case of.InNamespace && names.End != "":
+		text, args = fmt.Sprintf(walkNamespace, " AND o.name < ?"), append(args, of.Namespace, names.From, names.End)
+	case of.InNamespace:
+		text, args = fmt.Sprintf(walkNamespace, ""), append(args, of.Namespace, names.From)
+	case of.Behind != nil:
+		text, args = walkKind, append(args, of.Behind.Namespace, of.Behind.Name)
+	default:
+		text = walkKindStart
 	}
-	return nil
-}
-
-// rarestLabel gives the index values of the label requirement with the fewest
-// hits in the kind; false if none has few.
-func (w *walk) rarestLabel(ctx context.Context, kind scopedKind) ([]any, bool, error) {
-	fewest := postingLimit + 1
-	var rarest []any
-	for i := range w.filter.labels {
-		requirement := &w.filter.labels[i]
-		if requirement.Operator != synchronizer.LabelIn {
-			continue
-		}
-		hashes := make([]any, len(requirement.Values))
-		for j, value := range requirement.Values {
-			hashes[j] = labelHash(requirement.Key, value)
-		}
-		args := append(slices.Clone(hashes), kind.id, fewest)
-		count := 0
-		err := w.query(ctx, fmt.Sprintf(countLabel, strings.Repeat(",?", len(hashes)-1)), args,
-			func(rows *sql.Rows) (bool, error) { return false, rows.Scan(&count) })
-		if err != nil {
-			return nil, false, err
-		}
-		if count < fewest {
-			fewest, rarest = count, hashes
-		}
-	}
-	return rarest, fewest <= postingLimit, nil
-}
-
-// labelled reads all rows of a label in the kind and puts them in order.
-func (w *walk) labelled(ctx context.Context, kind scopedKind, after *place, hashes []any) error {
-	var all []found
-	text := fmt.Sprintf(walkLabel, strings.Repeat(",?", len(hashes)-1))
-	err := w.query(ctx, text, append(slices.Clone(hashes), kind.id), func(rows *sql.Rows) (bool, error) {
-		f, err := readFound(rows, kind)
-		if err != nil {
+	return r.query(ctx, r.selectRows()+text, append(args, limit), func(rows *sql.Rows) (bool, error) {
+		f := walk.Found{}
+		if err := r.found(rows, kind, &f); err != nil {
 			return false, err
 		}
-		if key := &f.row.Key; after == nil || cmp.Or(cmp.Compare(key.Namespace, after.ns), cmp.Compare(key.Name, after.name)) > 0 {
-			all = append(all, f)
+		return each(&f), nil
+	})
+}
+
+// more is the marks of a list behind its first one.
+func more(n int) string { return strings.Repeat(",?", n-1) }
+
+// nameCondition is a set of names in SQL, for the parameters from ?4 on.
+func nameCondition(names walk.Names) (string, []any) {
+	switch {
+	case len(names.In) > 0:
+		args := make([]any, len(names.In))
+		marks := make([]string, len(names.In))
+		for i, name := range names.In {
+			args[i], marks[i] = name, fmt.Sprintf("?%d", 4+i)
 		}
+		return " AND o.name IN (" + strings.Join(marks, ", ") + ")", args
+	case names.End != "":
+		return " AND o.name >= ?4 AND o.name < ?5", []any{names.From, names.End}
+	default:
+		return " AND o.name >= ?4", []any{names.From}
+	}
+}
+
+// Spaces implements walk.Ranges.
+func (r *reader) Spaces(ctx context.Context, kind walk.Kind, from string, names walk.Names, limit int) ([]walk.Space, error) {
+	condition, args := nameCondition(names)
+	var spaces []walk.Space
+	err := r.query(ctx, fmt.Sprintf(walkNamespaces, condition), append([]any{kind.ID, from, limit}, args...), func(rows *sql.Rows) (bool, error) {
+		var s walk.Space
+		err := rows.Scan(&s.Namespace, &s.Has)
+		spaces = append(spaces, s)
+		return true, err
+	})
+	return spaces, err
+}
+
+// LastName implements walk.Ranges.
+func (r *reader) LastName(ctx context.Context, kind walk.Kind, namespace string) (name string, err error) {
+	err = r.query(ctx, "SELECT max(name) FROM objects WHERE kind = ? AND ns = ?", []any{kind.ID, namespace},
+		func(rows *sql.Rows) (bool, error) { return false, rows.Scan(&name) })
+	return name, err
+}
+
+// tableOf gives the table and column of a term, and its hashes.
+func tableOf(t walk.Term) (table, column string, args []any) {
+	args = make([]any, len(t.Hashes))
+	for i, hash := range t.Hashes {
+		args[i] = hash
+	}
+	if t.Word {
+		return "words", "word", args
+	}
+	return "labels", "label", args
+}
+
+// Count implements walk.Postings.
+func (r *reader) Count(ctx context.Context, kind walk.Kind, t walk.Term, limit int) (n int, err error) {
+	table, column, args := tableOf(t)
+	err = r.query(ctx, fmt.Sprintf(countTerm, table, column, more(len(args))), append(args, kind.ID, limit),
+		func(rows *sql.Rows) (bool, error) { return false, rows.Scan(&n) })
+	return n, err
+}
+
+// Having implements walk.Postings.
+func (r *reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (map[int64]bool, error) {
+	numbers := make([]int64, len(kinds))
+	for i := range kinds {
+		numbers[i] = kinds[i].ID
+	}
+	list, err := json.Marshal(numbers)
+	if err != nil {
+		return nil, err
+	}
+	table, column, args := tableOf(t)
+	have := map[int64]bool{}
+	err = r.query(ctx, fmt.Sprintf(havingTerm, table, column, more(len(args))), append([]any{string(list)}, args...), func(rows *sql.Rows) (bool, error) {
+		var kind int64
+		err := rows.Scan(&kind)
+		have[kind] = true
+		return true, err
+	})
+	return have, err
+}
+
+// Find implements walk.Postings.
+func (r *reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each func(*walk.Found)) error {
+	table, column, args := tableOf(t)
+	text := r.selectRows() + fmt.Sprintf(walkTerm, table, column, more(len(args)))
+	return r.query(ctx, text, append(args, kind.ID), func(rows *sql.Rows) (bool, error) {
+		f := &walk.Found{}
+		if err := r.found(rows, kind, f); err != nil {
+			return false, err
+		}
+		each(f)
 		return true, nil
 	})
-	if err != nil {
-		return err
+}
+
+// Bodies implements walk.Index.
+func (r *reader) Bodies(ctx context.Context, ids []int64, each func(id int64, body []byte)) error {
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
 	}
-	slices.SortFunc(all, func(a, b found) int {
-		return cmp.Or(cmp.Compare(a.row.Key.Namespace, b.row.Key.Namespace), cmp.Compare(a.row.Key.Name, b.row.Key.Name))
+	return r.query(ctx, "SELECT id, body FROM objects WHERE id IN (?"+more(len(ids))+")", args, func(rows *sql.Rows) (bool, error) {
+		var id int64
+		var body []byte
+		if err := rows.Scan(&id, &body); err != nil {
+			return false, err
+		}
+		each(id, body)
+		return true, nil
 	})
-	for i := range all {
-		if i > 0 && all[i].id == all[i-1].id {
-			continue // found under two values, as only a collision can be
-		}
-		if !w.take(kind, all[i]) {
-			return nil
-		}
-	}
-	return nil
 }

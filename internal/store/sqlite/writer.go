@@ -25,7 +25,8 @@ type writer struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt // prepared on conn, by their text
 	committed  ids
-	lastObject int64 // greatest id ever given to an object
+	lastObject int64           // greatest id ever given to an object
+	feed       map[int64]int64 // changes of an account since its feed was shortened
 }
 
 func openWriter(ctx context.Context, path string, s settings) (*writer, error) {
@@ -40,10 +41,11 @@ func openWriter(ctx context.Context, path string, s settings) (*writer, error) {
 	pool.SetMaxOpenConns(1)
 	w := &writer{
 		path: path, settings: s, pool: pool,
-		turn: make(chan struct{}, 1), closed: make(chan struct{}),
+		turn: make(chan struct{}, 1), closed: make(chan struct{}), feed: map[int64]int64{},
 	}
-	err = migrate(ctx, pool, path)
+	from, to, err := migrate(ctx, pool, path, s.migrate)
 	if err == nil {
+		s.migrated(from, to)
 		err = w.connect(ctx)
 	}
 	if err != nil {
