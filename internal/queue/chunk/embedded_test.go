@@ -38,6 +38,7 @@ func TestContractOnBroker(t *testing.T) {
 		},
 		MaxPayload: 24 << 20,
 		OneMember:  true,
+		EachKey:    100, // it is slow with the race detector, and tested below this layer
 		Chunks:     &queuetest.ChunkFactory{New: bare, MaxRecord: limit},
 	})
 }

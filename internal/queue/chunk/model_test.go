@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"synchronizer"
-	"synchronizer/internal/queue/queuetest"
+	"synchronizer/internal/queue/queuetest/memory"
 )
 
 // sent is one record of the model.
@@ -84,7 +84,7 @@ type inBubble struct{ testing.TB }
 
 func model(t *testing.T, rt *rapid.T) {
 	drops, restarted := 0, false
-	broker := &queuetest.Memory{}
+	broker := &memory.Broker{}
 	open := func() *Queue {
 		return New(broker.Open(), Options{
 			MaxRecord: limit, Expire: time.Minute,

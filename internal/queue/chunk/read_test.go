@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
-	"synchronizer/internal/queue/queuetest"
+	"synchronizer/internal/queue/queuetest/memory"
 )
 
 const (
@@ -26,14 +26,14 @@ const (
 
 // rig is a consumer behind the layer, on a broker in memory.
 type rig struct {
-	broker *queuetest.Memory
+	broker *memory.Broker
 	bare   synchronizer.Queue // publishes what it is given
 	queue  synchronizer.Queue
 	drops  []string // reason and name
 }
 
 func newRig(t *testing.T, change func(*Options)) *rig {
-	r := &rig{broker: &queuetest.Memory{MaxRecord: limit}}
+	r := &rig{broker: &memory.Broker{MaxRecord: limit}}
 	o := Options{MaxRecord: limit, MaxSetBytes: 1 << 20, Expire: time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	o.Drop = func(reason synchronizer.DropReason, what string) { r.drops = append(r.drops, string(reason)+": "+what) }
 	if change != nil {

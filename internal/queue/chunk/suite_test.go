@@ -10,6 +10,7 @@ import (
 	"synchronizer"
 	"synchronizer/internal/queue/chunk"
 	"synchronizer/internal/queue/queuetest"
+	"synchronizer/internal/queue/queuetest/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,12 +22,13 @@ func TestContract(t *testing.T) {
 	queuetest.Run(t, queuetest.Factory{
 		Name: "chunks in memory",
 		New: func(*testing.T) queuetest.Open {
-			m := &queuetest.Memory{MaxRecord: limit}
+			m := &memory.Broker{MaxRecord: limit}
 			return func(*testing.T) synchronizer.Queue {
 				return chunk.New(m.Open(), chunk.Options{MaxRecord: limit, MaxSetBytes: 24 << 20})
 			}
 		},
 		MaxPayload: 24 << 20,
 		OneMember:  true,
+		HoldsAll:   true,
 	})
 }

@@ -132,59 +132,6 @@ func testRejoin(t *testing.T, s *suite) {
 	require.Equal(t, seen, number(t, &records[0]))
 }
 
-func testMembers(t *testing.T, s *suite) {
-	q := s.start(t)
-	first := s.consume(t, q)
-	second, err := q.Consume(s.ctx(t), group)
-	if s.OneMember {
-		require.ErrorIs(t, err, synchronizer.ErrInvalid)
-		require.ErrorContains(t, err, group)
-		return
-	}
-	require.NoError(t, err)
-	var all []synchronizer.Record
-	for k := range 40 {
-		all = append(all, numbered("account/"+string(rune('a'+k)), 0, 25)...)
-	}
-	s.publish(t, q, synchronizer.Out, all...)
-	type result struct {
-		member  int
-		records []synchronizer.Record
-		err     error
-	}
-	results := make(chan result)
-	ctx, cancel := context.WithCancel(s.ctx(t))
-	defer cancel()
-	for i, c := range []synchronizer.Consumer{first, second} {
-		go func() {
-			for {
-				batch, err := c.Next(ctx, 20, 1<<20)
-				if err == nil {
-					err = batch.Ack(ctx)
-				}
-				select {
-				case results <- result{i, batch.Records, err}:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
-	}
-	var got []synchronizer.Record
-	owner := map[string]int{}
-	for len(got) < len(all) {
-		r := <-results
-		require.NoError(t, r.err)
-		got = append(got, r.records...)
-		for i := range r.records {
-			before, ok := owner[r.records[i].Key]
-			require.True(t, !ok || before == r.member, "a key goes to one member at a time")
-			owner[r.records[i].Key] = r.member
-		}
-	}
-	requireOrder(t, got, 40, 25)
-}
-
 func testGroups(t *testing.T, s *suite) {
 	q := s.start(t)
 	a, err := q.Consume(s.ctx(t), "group a.b")

@@ -20,16 +20,23 @@ type Factory struct {
 	Name string
 	// Version is the product and version that was run, for the results.
 	Version string
-	// New makes an empty queue (topics of its own where the broker is shared),
-	// which ends with the test.
+	// New makes an empty queue (topics of its own where the broker is shared, with
+	// at least four partitions where members share by partition), which ends with
+	// the test.
 	New func(t *testing.T) Open
 	// MaxPayload is the size above which a record must be refused, 0 if there is
 	// no limit that a test can reach.
 	MaxPayload int
 	// Large is the size of the large record; 0 means 20 MiB.
 	Large int
-	// OneMember says that a second member of a group is refused.
+	// EachKey is how many records each of 100 keys gets at once; 0 means 1,000.
+	EachKey int
+	// OneMember says that a second member of a group is refused, and that the
+	// queue has one process at a time.
 	OneMember bool
+	// HoldsAll says that the broker is a fake, which keeps records in the memory
+	// of the test.
+	HoldsAll bool
 	// Patience bounds every wait for something that must come; 0 means 20 s.
 	Patience time.Duration
 

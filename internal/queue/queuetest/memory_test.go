@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"synchronizer"
+	"synchronizer/internal/queue/queuetest/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -17,10 +18,11 @@ func TestMemory(t *testing.T) {
 	Run(t, Factory{
 		Name: "memory",
 		New: func(*testing.T) Open {
-			m := &Memory{MaxRecord: 32 << 20}
+			m := &memory.Broker{MaxRecord: 32 << 20}
 			return func(*testing.T) synchronizer.Queue { return m.Open() }
 		},
 		MaxPayload: 32 << 20,
 		OneMember:  true,
+		HoldsAll:   true,
 	})
 }

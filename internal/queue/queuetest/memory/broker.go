@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package queuetest
+// Package memory is a broker in memory that keeps the contract of
+// synchronizer.Queue, for tests of what stands around a queue.
+package memory
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"synchronizer"
 )
 
-// Memory is a broker in memory that keeps the contract, for tests of what stands
-// around a queue. Its one partition is called "memory". A group has one member
-// at a time.
-type Memory struct {
+// Broker holds everything that was ever published. Its one partition is called
+// "memory". A group has one member at a time.
+type Broker struct {
 	// MaxRecord is the largest record in bytes of key, properties and payload; 0
 	// means no limit.
 	MaxRecord int
@@ -22,30 +24,30 @@ type Memory struct {
 	mu      sync.Mutex
 	arrived chan struct{} // closed and replaced when a log grows
 	logs    map[synchronizer.Direction][]synchronizer.Record
-	groups  map[string]*memoryGroup
+	groups  map[string]*membership
 }
 
-type memoryGroup struct {
+type membership struct {
 	acked  int
-	member *memoryConsumer
+	member *consumer
 }
 
 // Open is one more process on the broker.
-func (m *Memory) Open() synchronizer.Queue {
-	q := &memoryQueue{broker: m}
+func (m *Broker) Open() synchronizer.Queue {
+	q := &process{broker: m}
 	q.ctx, q.end = context.WithCancelCause(context.Background())
 	return q
 }
 
 // Records are all that were ever published to a direction.
-func (m *Memory) Records(of synchronizer.Direction) []synchronizer.Record {
+func (m *Broker) Records(of synchronizer.Direction) []synchronizer.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]synchronizer.Record(nil), m.logs[of]...)
 }
 
 // Acked is how many records of Out a group has acknowledged.
-func (m *Memory) Acked(group string) int {
+func (m *Broker) Acked(group string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if g := m.groups[group]; g != nil {
@@ -54,7 +56,7 @@ func (m *Memory) Acked(group string) int {
 	return 0
 }
 
-func (m *Memory) append(to synchronizer.Direction, records []synchronizer.Record) error {
+func (m *Broker) append(to synchronizer.Direction, records []synchronizer.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.logs == nil {
@@ -87,7 +89,7 @@ func sizeOf(r *synchronizer.Record) int {
 }
 
 // from waits for records behind a position.
-func (m *Memory) from(ctx context.Context, of synchronizer.Direction, position, most, maxBytes int) ([]synchronizer.Record, error) {
+func (m *Broker) from(ctx context.Context, of synchronizer.Direction, position, most, maxBytes int) ([]synchronizer.Record, error) {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return nil, fmt.Errorf("reading records: %w", err)
@@ -119,14 +121,14 @@ func (m *Memory) from(ctx context.Context, of synchronizer.Direction, position, 
 	}
 }
 
-type memoryQueue struct {
-	broker *Memory
+type process struct {
+	broker *Broker
 	ctx    context.Context
 	end    context.CancelCauseFunc
 }
 
 // join bounds ctx by the life of the queue.
-func (q *memoryQueue) join(ctx context.Context) (context.Context, func()) {
+func (q *process) join(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(q.ctx, func() { cancel(context.Cause(q.ctx)) })
 	if q.ctx.Err() != nil {
@@ -138,7 +140,7 @@ func (q *memoryQueue) join(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-func (q *memoryQueue) Publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) error {
+func (q *process) Publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) error {
 	ctx, done := q.join(ctx)
 	defer done()
 	if err := context.Cause(ctx); err != nil {
@@ -147,26 +149,26 @@ func (q *memoryQueue) Publish(ctx context.Context, to synchronizer.Direction, re
 	return q.broker.append(to, records)
 }
 
-func (q *memoryQueue) Close(context.Context) error {
+func (q *process) Close(context.Context) error {
 	q.end(synchronizer.ErrClosed)
 	return nil
 }
 
-func (q *memoryQueue) Tail(ctx context.Context) (synchronizer.Tail, error) {
+func (q *process) Tail(ctx context.Context) (synchronizer.Tail, error) {
 	ctx, done := q.join(ctx)
 	defer done()
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("starting tail: %w", err)
 	}
-	return &memoryTail{q: q, position: len(q.broker.Records(synchronizer.In))}, nil
+	return &tail{q: q, position: len(q.broker.Records(synchronizer.In))}, nil
 }
 
-type memoryTail struct {
-	q        *memoryQueue
+type tail struct {
+	q        *process
 	position int
 }
 
-func (t *memoryTail) Next(ctx context.Context) ([]synchronizer.Record, error) {
+func (t *tail) Next(ctx context.Context) ([]synchronizer.Record, error) {
 	ctx, done := t.q.join(ctx)
 	defer done()
 	records, err := t.q.broker.from(ctx, synchronizer.In, t.position, 500, 4<<20)
@@ -174,9 +176,9 @@ func (t *memoryTail) Next(ctx context.Context) ([]synchronizer.Record, error) {
 	return records, err
 }
 
-func (t *memoryTail) Close() error { return nil }
+func (t *tail) Close() error { return nil }
 
-func (q *memoryQueue) Consume(ctx context.Context, group string) (synchronizer.Consumer, error) {
+func (q *process) Consume(ctx context.Context, group string) (synchronizer.Consumer, error) {
 	ctx, done := q.join(ctx)
 	defer done()
 	if err := context.Cause(ctx); err != nil {
@@ -186,28 +188,28 @@ func (q *memoryQueue) Consume(ctx context.Context, group string) (synchronizer.C
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.groups == nil {
-		m.groups = map[string]*memoryGroup{}
+		m.groups = map[string]*membership{}
 	}
 	g := m.groups[group]
 	if g == nil {
-		g = &memoryGroup{}
+		g = &membership{}
 		m.groups[group] = g
 	}
 	if g.member != nil && g.member.q.ctx.Err() == nil {
 		return nil, fmt.Errorf("%w: group %q has a member already", synchronizer.ErrInvalid, group)
 	}
-	c := &memoryConsumer{q: q, group: g, position: g.acked}
+	c := &consumer{q: q, group: g, position: g.acked}
 	g.member = c
 	return c, nil
 }
 
-type memoryConsumer struct {
-	q        *memoryQueue
-	group    *memoryGroup
+type consumer struct {
+	q        *process
+	group    *membership
 	position int
 }
 
-func (c *memoryConsumer) Next(ctx context.Context, most, maxBytes int) (synchronizer.Batch, error) {
+func (c *consumer) Next(ctx context.Context, most, maxBytes int) (synchronizer.Batch, error) {
 	ctx, done := c.q.join(ctx)
 	defer done()
 	records, err := c.q.broker.from(ctx, synchronizer.Out, c.position, most, maxBytes)
@@ -225,14 +227,14 @@ func (c *memoryConsumer) Next(ctx context.Context, most, maxBytes int) (synchron
 		c.q.broker.mu.Lock()
 		defer c.q.broker.mu.Unlock()
 		if c.group.member != c {
-			return fmt.Errorf("acknowledging: the group has another member")
+			return errors.New("acknowledging: the group has another member")
 		}
 		c.group.acked = max(c.group.acked, final)
 		return nil
 	}}, nil
 }
 
-func (c *memoryConsumer) Close() error {
+func (c *consumer) Close() error {
 	c.q.broker.mu.Lock()
 	defer c.q.broker.mu.Unlock()
 	if c.group.member == c {
