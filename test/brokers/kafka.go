@@ -35,6 +35,7 @@ type Kafka struct {
 	Plain   string // no TLS, no credentials
 	SASL    string // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 without TLS
 	SASLTLS string // the same with TLS
+	TLS     string // TLS, no credentials
 	MTLS    string // TLS, client certificate required
 	Certs   Certs
 
@@ -98,8 +99,9 @@ func newKafka(ctx context.Context, dir string, options KafkaOptions) (*Kafka, er
 	if err != nil {
 		return nil, fmt.Errorf("reading the broker's settings: %w", err)
 	}
-	err = onFreePorts(5, func(ports []int) error {
+	err = onFreePorts(6, func(ports []int) error {
 		k.Plain, k.SASL, k.SASLTLS, k.MTLS = address(ports[0]), address(ports[1]), address(ports[2]), address(ports[3])
+		k.TLS = address(ports[5])
 		settings := string(common) + k.listeners(address(ports[4])) + strings.Join(options.Settings, "\n") + "\n"
 		settings += fmt.Sprintf("auto.create.topics.enable=%t\n", options.AutoCreate)
 		if err := os.WriteFile(k.settings(), []byte(settings), 0o600); err != nil {
@@ -122,18 +124,19 @@ func (k *Kafka) log() string      { return filepath.Join(k.dir, "kafka.log") }
 
 // listeners are the settings that differ from broker to broker.
 func (k *Kafka) listeners(controller string) string {
-	client := "PLAINTEXT://" + k.Plain + ",SASL://" + k.SASL + ",SASLSSL://" + k.SASLTLS + ",SSL://" + k.MTLS
+	client := "PLAINTEXT://" + k.Plain + ",SASL://" + k.SASL + ",SASLSSL://" + k.SASLTLS + ",SSL://" + k.TLS + ",MTLS://" + k.MTLS
 	lines := []string{
 		"", "controller.quorum.voters=1@" + controller,
 		"listeners=" + client + ",CONTROLLER://" + controller,
 		"advertised.listeners=" + client,
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,SASLSSL:SASL_SSL,SSL:SSL",
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,SASLSSL:SASL_SSL,SSL:SSL,MTLS:SSL",
 		"log.dirs=" + k.data(),
 		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
 		"ssl.keystore.type=PEM", "ssl.keystore.location=" + k.Certs.ServerPEM,
 		"ssl.truststore.type=PEM", "ssl.truststore.location=" + k.Certs.CA,
 		"listener.name.saslssl.ssl.client.auth=none",
-		"listener.name.ssl.ssl.client.auth=required",
+		"listener.name.ssl.ssl.client.auth=none",
+		"listener.name.mtls.ssl.client.auth=required",
 	}
 	for _, name := range []string{"sasl", "saslssl"} {
 		const security = "org.apache.kafka.common.security."
