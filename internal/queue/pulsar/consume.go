@@ -13,8 +13,13 @@ import (
 	"synchronizer"
 )
 
-// receiveMessages bounds what the library fetches ahead of us.
-const receiveMessages = 500
+const (
+	// fetchAhead bounds what the library fetches ahead of the buffer. It counts
+	// messages, not bytes, so there are few; a batch of the producer may exceed it.
+	fetchAhead = 32
+	// mostUnseen bounds what is acknowledged together of records for others.
+	mostUnseen = 500
+)
 
 // consumer is one member of a group. A goroutine of its own subscribes, reads into
 // the buffer, and subscribes anew when the connection is lost; the broker then
@@ -164,7 +169,7 @@ func (c *consumer) read(w *watched, sub subscription) {
 		}
 		r, fromServer := record(m.Message)
 		if shared && !fromServer {
-			if unseen = append(unseen, m.ID()); len(unseen) >= receiveMessages {
+			if unseen = append(unseen, m.ID()); len(unseen) >= mostUnseen {
 				c.acknowledgeUnseen(sub, unseen)
 				unseen = nil
 			}

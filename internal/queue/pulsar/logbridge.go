@@ -5,6 +5,7 @@ package pulsar
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	liblog "github.com/apache/pulsar-client-go/pulsar/log"
@@ -30,13 +31,20 @@ func (b bridge) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (b bridge) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasSuffix(r.Message, "all filtered") { // a reader began within a batch
+		return nil
+	}
 	r = r.Clone()
 	r.Level, r.Message = slog.LevelWarn, "queue: "+r.Message
 	return b.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
-func (b bridge) WithAttrs(attrs []slog.Attr) slog.Handler { return bridge{b.Handler.WithAttrs(attrs), b.ended} }
+func (b bridge) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return bridge{b.Handler.WithAttrs(attrs), b.ended}
+}
 
 // WithGroup implements slog.Handler.
-func (b bridge) WithGroup(name string) slog.Handler { return bridge{b.Handler.WithGroup(name), b.ended} }
+func (b bridge) WithGroup(name string) slog.Handler {
+	return bridge{b.Handler.WithGroup(name), b.ended}
+}

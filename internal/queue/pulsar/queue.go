@@ -220,7 +220,7 @@ func (q *Queue) subscribeLibrary(group string, policy func() backoff.Policy) (su
 		SubscriptionName:               group,
 		Type:                           client.KeyShared,
 		SubscriptionInitialPosition:    client.SubscriptionPositionEarliest,
-		ReceiverQueueSize:              receiveMessages,
+		ReceiverQueueSize:              fetchAhead,
 		AckWithResponse:                true,
 		EnableBatchIndexAcknowledgment: true,
 		ExpireTimeOfIncompleteChunk:    chunkLife,
@@ -233,7 +233,7 @@ func (q *Queue) readLibrary(topic string, start client.MessageID, policy func() 
 		Topic:                  topic,
 		StartMessageID:         start,
 		SubscriptionRolePrefix: "synchronizer-tail",
-		ReceiverQueueSize:      tailMessages,
+		ReceiverQueueSize:      tailAhead,
 		BackoffPolicyFunc:      policy,
 
 		ExpireTimeOfIncompleteChunk: chunkLife,

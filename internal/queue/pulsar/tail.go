@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	tailRecords  = 512
-	tailBytes    = 4 << 20
-	tailMessages = 200 // fetched ahead by the library, per partition
+	tailRecords = 512
+	tailBytes   = 4 << 20
+	tailAhead   = 16 // fetched ahead by the library, per partition
 )
 
 // tail reads In with one reader per partition, none of which leaves a subscription
