@@ -20,7 +20,7 @@ DURATION = 3m
 tool = go tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help up test bench soak faults fuzz lint format generate
+.PHONY: help up test bench soak faults queues fuzz lint format generate
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ soak: ## Run the long run for SEEDS and append its figures to docs/results.md
 
 faults: ## Run the matrix of watch faults and write docs/faults.md
 	CI=true go test -count=1 -run '^TestFaultMatrix$$' ./test/scenario -update
+
+queues: ## Run the suite of the queues on real brokers and write docs/queue-results.md
+	@exec scripts/queues.sh
 
 fuzz: ## Run each fuzz target for FUZZTIME
 	@exec scripts/fuzz.sh $(FUZZTIME) $(PACKAGES)
