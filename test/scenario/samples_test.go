@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,8 +25,8 @@ var samples = []struct {
 	folder, script, variable, scheme string
 }{
 	{folder: "server-embedded"},
-	{folder: "server", script: "pulsar.sh", variable: "SYNCHRONIZER_BACKEND_PULSARCONFIG_URL", scheme: "pulsar://"},
-	{folder: "server-kafka", script: "kafka.sh", variable: "SYNCHRONIZER_BACKEND_MESSAGEQUEUE_KAFKACONFIG_BOOTSTRAPSERVERS"},
+	{folder: "server", script: "pulsar.sh", variable: "BACKEND.PULSARCONFIG.URL", scheme: "pulsar://"},
+	{folder: "server-kafka", script: "kafka.sh", variable: "BACKEND.MESSAGEQUEUE.KAFKACONFIG.BOOTSTRAPSERVERS"},
 	{folder: "server-nats", script: "nats.sh", variable: "SYNCHRONIZER_BACKEND_MESSAGEQUEUE_NATSCONFIG_SERVERS", scheme: "nats://"},
 }
 
@@ -56,15 +57,13 @@ func TestSamples(t *testing.T) {
 				server.Env = append(server.Env, startScript(t, sample.script, sample.variable, sample.scheme)...)
 			}
 			backendProcess := startCommand(t, "server", server)
-			eventually(t, "the server listens", func() bool {
+			token := filepath.Join(dir, "data", "api-token")
+			eventually(t, "the server has made its token", func() bool {
 				require.True(t, backendProcess.runs(), "the server has ended")
-				c, err := net.Dial("tcp", at.api)
-				if err == nil {
-					_ = c.Close()
-				}
+				_, err := os.Stat(token)
 				return err == nil
 			})
-			b := &backend{clients: at.clients, tokenFile: filepath.Join(dir, "data", "api-token")}
+			b := &backend{clients: at.clients, tokenFile: token}
 			b.api = newAPI(t, at.api, secret(t, filepath.Join(dir, "data"), "api-token"))
 
 			services := filepath.Join(dir, "configuration", "services.json")
@@ -132,5 +131,9 @@ func startScript(t *testing.T, name, variable, scheme string) []string {
 	require.NoError(t, err)
 	address := scheme + "127.0.0.1:" + port
 	require.Contains(t, said, address, "what to put into the configuration")
-	return []string{variable + "=" + address}
+	variables := []string{variable + "=" + address}
+	if admin := regexp.MustCompile(`"adminUrl": "(.*?)"`).FindStringSubmatch(said); admin != nil {
+		variables = append(variables, "BACKEND.PULSARCONFIG.ADMINURL="+admin[1])
+	}
+	return variables
 }

@@ -31,6 +31,7 @@ type Client struct {
 	agent    *agent.Agent
 	endpoint *endpoint // nil if there is none
 	rules    rules
+	api      string // where to ask for the server; empty: the dialer knows it
 	health   net.Listener
 	version  string
 	policy   string // hash
@@ -51,7 +52,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	}
 	p.Logger.Info("watching", "apiServer", description, "kinds", len(c.InCluster.Resources))
 	in := &c.InCluster
-	client := &Client{process: p, policy: fmt.Sprintf("%x", transform.Hash())}
+	client := &Client{process: p, api: c.Process.APIURL, policy: fmt.Sprintf("%x", transform.Hash())}
 	if client.cluster, err = kube.New(kube.Options{
 		Config: rest, QPS: in.QPS, Burst: in.Burst, ItemBytes: int(in.MaxObjectBytes),
 		Logger: p.Logger, Registerer: reg,
@@ -141,6 +142,9 @@ func (c *Client) Run(ctx context.Context) error {
 	g.Go(func() error {
 		if !c.rules.wait(ctx) {
 			return nil
+		}
+		if err := c.findServer(ctx); err != nil {
+			return err
 		}
 		facts := c.cluster.Facts(ctx)
 		c.dialer.Hello.GitVersion, c.dialer.Hello.CloudProvider = facts.GitVersion, facts.CloudProvider

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"synchronizer"
@@ -12,6 +13,7 @@ import (
 	"synchronizer/internal/config"
 	"synchronizer/internal/queue"
 	"synchronizer/internal/queue/chunk"
+	"synchronizer/internal/queue/kafka"
 	"synchronizer/internal/queue/nats"
 	"synchronizer/internal/queue/pulsar"
 )
@@ -43,7 +45,7 @@ func openQueue(ctx context.Context, p *app.Process, c *config.Config, understood
 	case config.QueuePulsar:
 		o.Queue, err = openPulsar(ctx, p, c)
 	case config.QueueKafka:
-		err = fmt.Errorf("%w: backend.messageQueue.type kafka is not built yet", synchronizer.ErrInvalid)
+		o.Queue, err = openKafka(ctx, p, c, understood)
 	default:
 		err = fmt.Errorf("%w: backend.messageQueue.type %q is not known", synchronizer.ErrInvalid, o.name)
 	}
@@ -83,4 +85,26 @@ func openPulsar(ctx context.Context, p *app.Process, c *config.Config) (synchron
 		Token: b.Token.Reveal(), TokenFile: b.TokenPath,
 		CAFile: b.TLSCACertPath, CertFile: b.TLSCertPath, KeyFile: b.TLSKeyPath, Logger: p.Logger,
 	})
+}
+
+// partOverhead is what a record takes on Kafka beside what package chunk counts.
+const partOverhead = 256
+
+// smallestPart lets a record with its properties be split at all.
+const smallestPart = 4 << 10
+
+func openKafka(ctx context.Context, p *app.Process, c *config.Config, understood func(synchronizer.Direction) bool) (synchronizer.Queue, error) {
+	k := c.Backend.MessageQueue.KafkaConfig
+	q, err := kafka.Open(ctx, kafka.Config{
+		BootstrapServers: k.BootstrapServers, OutTopic: k.ProducerTopic, InTopic: k.ConsumerTopic,
+		RequireTopicsExist: k.RequireTopicExist, Compression: k.CompressionType, MaxMessageBytes: int(k.MaxMessageBytes),
+		TLS: strings.HasSuffix(k.SecurityProtocol, "SSL"), CAFile: k.TLSCACertPath, CertFile: k.TLSCertPath, KeyFile: k.TLSKeyPath,
+		SASLMechanism: k.SASLMechanism, SASLUser: k.SASLUsername, SASLPassword: k.SASLPassword.Reveal(), Logger: p.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return chunk.New(q, chunk.Options{
+		MaxRecord: max(int(k.MaxMessageBytes)-partOverhead, smallestPart), Allowed: understood, Drop: p.Drops.Drop, Logger: p.Logger,
+	}), nil
 }

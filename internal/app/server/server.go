@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -49,6 +48,8 @@ type Backend struct {
 	ingester *ingest.Ingester
 
 	clients, health, people net.Listener
+	certificate             *telemetry.Certificate      // of clients; nil: no TLS
+	authentication          *relay.AuthenticationServer // nil: not used
 	// Secrets are those of the data directory.
 	Secrets Secrets
 }
@@ -67,6 +68,9 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 		return nil, err
 	}
 	if b.health, err = telemetry.Listen(ctx, app.LocalPort(c.Backend.HealthPort), "backend.healthPort"); err != nil {
+		return nil, err
+	}
+	if err = b.openCertificate(); err != nil {
 		return nil, err
 	}
 	if c.ServerHasStore() {
@@ -120,9 +124,9 @@ func (b *Backend) chunksUnderstood(to synchronizer.Direction) bool {
 
 func (b *Backend) wireRelay() error {
 	c, p := b.config, b.process
-	var authenticator relay.Authenticator = relay.Anonymous{}
-	if c.Backend.AccessKeys == config.AccessKeysStore {
-		authenticator = relay.AccessKeys{Credentials: b.store}
+	authenticator, err := b.authenticator()
+	if err != nil {
+		return err
 	}
 	name, err := os.Hostname()
 	if err != nil {
@@ -199,7 +203,7 @@ func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if b.relay != nil {
 		g.Go(func() error { return b.relay.Run(ctx) })
-		g.Go(func() error { return serveClients(ctx, b.clients, b.relay) })
+		g.Go(func() error { return b.serveClients(ctx) })
 	}
 	if b.ingester != nil {
 		g.Go(func() error { return b.ingester.Run(ctx) })
@@ -225,6 +229,9 @@ func (b *Backend) Close() error {
 			_ = l.Close()
 		}
 	}
+	if b.authentication != nil {
+		b.authentication.Close()
+	}
 	var errs []error
 	if b.queue.Queue != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -237,12 +244,6 @@ func (b *Backend) Close() error {
 		b.store = nil
 	}
 	return errors.Join(errs...)
-}
-
-// serveClients runs the WebSocket listener. Connections are hijacked, so the
-// relay ends them, not http.Server.
-func serveClients(ctx context.Context, l net.Listener, h http.Handler) error {
-	return telemetry.Serve(ctx, l, h, time.Second)
 }
 
 // Files of the data directory that hold the first secrets, for scripts.
