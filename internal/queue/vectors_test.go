@@ -73,10 +73,8 @@ func TestRecordsOfServers(t *testing.T) {
 		require.JSONEq(t, string(line.Payload), string(again.Payload), line.Scenario)
 		require.Equal(t, compacted(t, line.Payload), string(again.Payload), "key order of %s", line.Scenario)
 
-		properties := map[string]string{}
-		for _, p := range again.Properties {
-			properties[p.Name] = p.Value
-		}
+		require.Equal(t, keyOf(line.Properties), again.Key, line.Scenario)
+		properties := propertiesOf(t, &again)
 		require.Equal(t, "synchronizer-server", properties[PropertyProducerSource])
 		delete(properties, PropertyProducerSource)
 		require.Contains(t, properties, PropertyTimestamp)
@@ -95,6 +93,81 @@ func TestRecordsOfServers(t *testing.T) {
 		require.Equal(t, m, same, line.Scenario)
 	}
 	require.Equal(t, 144, count)
+}
+
+// keyOf is our key of a record: what it is about, or none.
+func keyOf(properties map[string]string) string {
+	if properties[PropertyAccount] == "" {
+		return ""
+	}
+	return properties[PropertyAccount] + "/" + properties[PropertyCluster]
+}
+
+// propertiesOf are a record's properties, each of which stands once; those
+// without a value are there.
+func propertiesOf(t *testing.T, r *synchronizer.Record) map[string]string {
+	t.Helper()
+	properties := map[string]string{}
+	for _, p := range r.Properties {
+		properties[p.Name] = p.Value
+	}
+	require.Len(t, properties, len(r.Properties), "names are unique")
+	return properties
+}
+
+// TestRecordsWithoutEmptyProperties: Kafka leaves out properties without a value;
+// the message is the same.
+func TestRecordsWithoutEmptyProperties(t *testing.T) {
+	fewer := 0
+	for _, line := range readRecorded(t) {
+		all := line.record()
+		some := all
+		some.Properties = nil
+		for _, p := range all.Properties {
+			if p.Value != "" {
+				some.Properties = append(some.Properties, p)
+			}
+		}
+		if len(some.Properties) == len(all.Properties) {
+			continue
+		}
+		fewer++
+		want, wantErr := Decode(&all)
+		got, err := Decode(&some)
+		require.Equal(t, wantErr == nil, err == nil, "%s: %v, %v", line.Scenario, wantErr, err)
+		require.Equal(t, want, got, line.Scenario)
+	}
+	require.Equal(t, 94, fewer)
+}
+
+// TestRecordsOfOurBackend: what an ingester of ours publishes is, field by field,
+// what the recording's backend published.
+func TestRecordsOfOurBackend(t *testing.T) {
+	count := 0
+	for _, line := range readRecorded(t) {
+		if line.Direction != "test->broker" {
+			continue
+		}
+		r := line.record()
+		m, err := Decode(&r)
+		_, stamped := line.Properties[PropertyTimestamp]
+		_, kind := line.Properties[PropertyVersion]
+		// The others lack on purpose what a backend says.
+		if err != nil || m.Event == synchronizer.EventUnknown || !stamped || m.Event.AboutObject() != kind {
+			continue
+		}
+		count++
+		encoder := Encoder{Encoding: Field}
+		again, err := encoder.Encode(&m, Extra{})
+		require.NoError(t, err, line.Scenario)
+		require.False(t, FromServer(&again))
+		require.Equal(t, keyOf(line.Properties), again.Key)
+		require.JSONEq(t, string(line.Payload), string(again.Payload), line.Scenario)
+		properties := propertiesOf(t, &again)
+		properties[PropertyTimestamp] = line.Properties[PropertyTimestamp]
+		require.Equal(t, line.Properties, properties, line.Scenario)
+	}
+	require.Equal(t, 67, count)
 }
 
 // TestRecordsOfBackends decodes what the recording's backend published, the
