@@ -63,12 +63,13 @@ func StartKafka(t testing.TB, options KafkaOptions) *Kafka {
 
 var sharedKafka shared[*Kafka]
 
-// SharedKafka is one broker per test binary. Tests use names of their own on it
-// and leave it running.
+// SharedKafka is one broker per test binary, which creates topics that a client
+// asks for, as Kafka does by default. Tests use names of their own on it and leave
+// it running.
 func SharedKafka(t testing.TB) *Kafka {
 	t.Helper()
 	return sharedKafka.get(t, func(dir string) (*Kafka, func(), error) {
-		k, err := newKafka(context.WithoutCancel(t.Context()), dir, KafkaOptions{})
+		k, err := newKafka(context.WithoutCancel(t.Context()), dir, KafkaOptions{AutoCreate: true})
 		if err != nil {
 			return nil, nil, err
 		}

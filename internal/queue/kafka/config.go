@@ -3,10 +3,12 @@
 package kafka
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -63,6 +65,7 @@ type Config struct {
 	heartbeat     time.Duration
 	partitionScan time.Duration // how often a tail looks for new partitions
 	handover      time.Duration // how long a member waits for Ack before it gives partitions up
+	dial          func(ctx context.Context, network, host string) (net.Conn, error)
 }
 
 const (
@@ -146,6 +149,9 @@ func (c *Config) clientOptions(watch *watcher) ([]kgo.Opt, error) {
 			return nil, err
 		}
 		options = append(options, kgo.DialTLSConfig(config))
+	}
+	if c.dial != nil {
+		options = append(options, kgo.Dialer(c.dial))
 	}
 	mechanism, err := c.mechanism()
 	if err != nil {

@@ -142,3 +142,19 @@ func murmur2(b []byte) uint32 {
 	h *= m
 	return h ^ h>>15
 }
+
+// readRawUntil reads a topic until the record with this number.
+func readRawUntil(t *testing.T, address, topic, last string) []*kgo.Record {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics(topic))
+	require.NoError(t, err)
+	defer client.Close()
+	ctx := limited(t)
+	var records []*kgo.Record
+	for len(records) == 0 || headersOf(records[len(records)-1])["n"] != last {
+		fetches := client.PollRecords(ctx, 1)
+		require.NoError(t, fetches.Err())
+		records = append(records, fetches.Records()...)
+	}
+	return records
+}

@@ -18,10 +18,15 @@ import (
 // permission, a topic that was deleted) is not asked about in a loop.
 const errPause = 500 * time.Millisecond
 
+// poller is the part of the client that poll needs.
+type poller interface {
+	PollRecords(ctx context.Context, most int) kgo.Fetches
+}
+
 // poll waits until take has got at least one record, ctx ends, or the client was
 // closed, which is an error: nothing would come any more. The client itself
 // reconnects; what it reports meanwhile is logged.
-func poll(ctx context.Context, client *kgo.Client, most int, logger *slog.Logger, take func(kgo.Fetches)) error {
+func poll(ctx context.Context, client poller, most int, logger *slog.Logger, take func(kgo.Fetches)) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("reading records: %w", context.Cause(ctx))
