@@ -125,7 +125,7 @@ func (f *upFlags) environment(cmd *cobra.Command, env config.Env) config.Env {
 // configureClient makes the client of --kubeconfig one of this backend.
 func (f *upFlags) configureClient(c *config.Config, b *server.Backend) {
 	in := &c.InCluster
-	in.ServerURL = "ws://" + b.ClientsAddress()
+	in.ServerURL = b.ClientsURL()
 	in.Account, in.AccessKey, in.ClusterName = server.LocalAccount, config.Secret(b.Secrets.AccessKey), f.cluster
 	if in.AccessKey == "" {
 		in.AccessKey = "anonymous"
@@ -146,7 +146,7 @@ func greet(cmd *cobra.Command, b *server.Backend, f upFlags) {
 	}
 	cmd.Printf("API         http://%s\n", b.APIAddress())
 	cmd.Printf("API token   %s\n", show(b.Secrets.APIToken, b.Secrets.APITokenFile))
-	cmd.Printf("Clients     ws://%s\n", b.ClientsAddress())
+	cmd.Printf("Clients     %s\n", b.ClientsURL())
 	if b.Secrets.AccessKey != "" {
 		cmd.Printf("Access key  %s, account %s\n", show(b.Secrets.AccessKey, b.Secrets.AccessKeyFile), server.LocalAccount)
 	}

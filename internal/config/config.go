@@ -26,6 +26,9 @@ type Process struct {
 	Release string
 	// HelmRelease is HELM_RELEASE, the release of the chart that installed the client.
 	HelmRelease string
+	// APIURL is API_URL, where a client asks for its server; empty when a services
+	// file has told it.
+	APIURL string
 	// MaxObjectSize is MAX_OBJECT_SIZE in bytes; 0 means that it is unset.
 	MaxObjectSize int64
 }

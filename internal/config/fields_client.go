@@ -14,7 +14,7 @@ var clientFields = slices.Concat([]Field{
 	{Path: "inCluster", Doc: "The client: what it watches and whom it tells."},
 	{
 		Path:    "inCluster.serverUrl",
-		Doc:     "Address of the server. The file named by `SERVICES` (default `services.json` in `/etc/config`, if present) wins over it.",
+		Doc:     "Address of the server. The file named by `SERVICES` (default `services.json` in `/etc/config`, if present) wins over it, and so does what `API_URL` tells.",
 		Example: `"wss://synchronizer.example.com"`,
 	},
 	{
@@ -97,8 +97,8 @@ var clientFields = slices.Concat([]Field{
 		Doc: "Port of `/healthz`, `/readyz`, `/metrics` and `/status`. 0: any free port.",
 	},
 	{
-		Path: "inCluster.caFile", Origin: Ours, Status: Planned,
-		Doc:     "PEM file of the authorities that may sign the server's certificate. Empty: those of the system.",
+		Path: "inCluster.caFile", Origin: Ours,
+		Doc:     "PEM file of authorities that may sign the server's certificate, and that of `API_URL`, beside those of the system.",
 		Example: `"/etc/synchronizer/ca.crt"`,
 	},
 	{

@@ -19,14 +19,14 @@ var serverFields = []Field{
 		Path: "backend.dataDir", Origin: Ours,
 		Doc: "Folder of the embedded queue and of SQLite, unless their own keys say otherwise.",
 	},
-	{Path: "backend.tls", Origin: Ours, Status: Unsupported, Doc: "Certificate of the server; read again when the files change."},
+	{Path: "backend.tls", Origin: Ours, Doc: "Certificate of the server, for clients and service discovery: TLS 1.2 or newer. Files that change are read again within 10 s. Empty: no TLS."},
 	{Path: "backend.tls.certPath", Origin: Ours, Doc: "PEM file of the certificate chain.", Example: `"/etc/synchronizer/tls.crt"`},
 	{Path: "backend.tls.keyPath", Origin: Ours, Doc: "PEM file of the private key.", Example: `"/etc/synchronizer/tls.key"`},
 	{
-		Path: "backend.publicUrl", Origin: Ours, Status: Planned,
-		Doc: "Address that service discovery names to clients. Empty: made from the request.", Example: `"wss://synchronizer.example.com"`,
+		Path: "backend.publicUrl", Origin: Ours,
+		Doc: "Address that service discovery names to clients. Empty: made from the request, `wss://` if it came over TLS or with `X-Forwarded-Proto: https`.", Example: `"wss://synchronizer.example.com"`,
 	},
-	{Path: "backend.serviceDiscovery", Origin: Ours, Status: Planned, Doc: "Further addresses that service discovery names."},
+	{Path: "backend.serviceDiscovery", Origin: Ours, Doc: "Further addresses that service discovery names."},
 	{Path: "backend.serviceDiscovery.eventReceiverHttp", Origin: Ours, Doc: "Value of `event-receiver-http`."},
 	{Path: "backend.serviceDiscovery.eventReceiverWs", Origin: Ours, Doc: "Value of `event-receiver-ws`."},
 	{Path: "backend.serviceDiscovery.gateway", Origin: Ours, Doc: "Value of `gateway`."},
@@ -35,15 +35,15 @@ var serverFields = []Field{
 	{Path: "backend.serviceDiscovery.storage", Origin: Ours, Doc: "Value of `storage`."},
 	{Path: "backend.authenticationServer", Doc: "The service that decides which clients may come in."},
 	{
-		Path: "backend.authenticationServer.url", Status: Unsupported,
-		Doc: "Address that is asked with GET; 200 lets the client in.", Example: `"https://auth.example.com/check"`,
+		Path: "backend.authenticationServer.url",
+		Doc: "Address that is asked with GET, for at most 5 s: 200 lets the client in, another answer is 401 for it, none is 503.", Example: `"https://auth.example.com/check"`,
 	},
 	{
-		Path: "backend.authenticationServer.headerToQueryParamMapping", Status: Planned,
+		Path: "backend.authenticationServer.headerToQueryParamMapping",
 		Doc: "Headers of the client that become query parameters.", Example: `{"X-API-ACCOUNT": "customerGUID"}`,
 	},
 	{
-		Path: "backend.authenticationServer.headerToHeaderMapping", Status: Planned,
+		Path: "backend.authenticationServer.headerToHeaderMapping",
 		Doc: "Headers of the client that are passed on.", Example: `{"X-API-KEY": "X-API-KEY"}`,
 	},
 	{

@@ -231,8 +231,25 @@ func TestServerURLOrder(t *testing.T) {
 	}
 	_, _, err := LoadClient(variables(plain, "SERVICES", filepath.Join(plain, "absent.json")))
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, _, err = LoadClient(variables(plain, "API_URL", "api.example.com"))
-	require.EqualError(t, err, "configuration: API_URL: finding the server by API_URL is not supported by this version: name a services file with SERVICES")
+
+	// Where there is no file, or it does not say, the API is asked: not now, but
+	// when the client runs, whatever inCluster.serverUrl is.
+	api := func(env Env) string {
+		c, _, err := LoadClient(env)
+		require.NoError(t, err)
+		return c.Process.APIURL
+	}
+	require.Equal(t, "api.example.com", api(variables(plain, "API_URL", "api.example.com")))
+	require.Equal(t, "https://a:1/x", api(variables(plain, "SERVICES", silent, "API_URL", "https://a:1/x")))
+	require.Empty(t, api(variables(withServices, "API_URL", "api.example.com")))
+	require.Empty(t, api(variables(plain)))
+	c, _, err := LoadClient(variables(folder(t, "config.json", strings.Replace(minimalClient, `"serverUrl":"ws://h:1",`, "", 1)), "API_URL", "h"))
+	require.NoError(t, err)
+	require.Empty(t, c.InCluster.ServerURL)
+	_, _, err = LoadClient(variables(plain, "API_URL", "ftp://user:hunter2@h"))
+	require.ErrorContains(t, err, "API_URL: ")
+	require.ErrorContains(t, err, "must begin with https:// or http://")
+	require.NotContains(t, err.Error(), "hunter2")
 }
 
 func TestCredentialFiles(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"synchronizer/internal/discovery"
 )
 
 // ClusterData is what the client reads of clusterData.json; other keys are ignored.
@@ -111,9 +113,7 @@ func (b *binder) clusterData(env Env, c *Config) {
 func (b *binder) serverURL(env Env, c *Config) {
 	name, ok := optionalFile(env, "SERVICES", "services.json")
 	if !ok {
-		if env.get("API_URL") != "" {
-			b.problem("API_URL", 0, "finding the server by API_URL is %s: name a services file with SERVICES", notSupported)
-		}
+		b.apiURL(env, c)
 		return
 	}
 	services, err := ReadServices(name)
@@ -122,7 +122,12 @@ func (b *binder) serverURL(env Env, c *Config) {
 		return
 	}
 	if services.Synchronizer == "" {
-		b.warn("SERVICES", 0, "%s has no response.synchronizer: using inCluster.serverUrl", name)
+		b.apiURL(env, c)
+		next := "inCluster.serverUrl"
+		if c.Process.APIURL != "" {
+			next = "API_URL"
+		}
+		b.warn("SERVICES", 0, "%s has no response.synchronizer: using %s", name, next)
 		return
 	}
 	if fault := faultOfServerURL(services.Synchronizer); fault != "" {
@@ -131,6 +136,19 @@ func (b *binder) serverURL(env Env, c *Config) {
 	}
 	c.InCluster.ServerURL = services.Synchronizer
 	b.forget("inCluster.serverUrl")
+}
+
+// apiURL notes where to ask for the server; that is done when the client runs.
+func (b *binder) apiURL(env Env, c *Config) {
+	text := env.get("API_URL")
+	if text == "" {
+		return
+	}
+	if _, err := discovery.ParseAPI(text); err != nil {
+		b.problem("API_URL", 0, "%v", err)
+		return
+	}
+	c.Process.APIURL = text
 }
 
 // credentials: if one of the two files exists, both values come from the files.

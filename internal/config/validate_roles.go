@@ -20,7 +20,10 @@ import (
 // client checks what the tables cannot say about the client's sections.
 func (k *checker) client() {
 	in := &k.config.InCluster
-	k.required("inCluster.serverUrl", in.ServerURL, "set it, or name a file with SERVICES")
+	if k.config.Process.APIURL == "" {
+		k.required("inCluster.serverUrl", in.ServerURL, "set it, or name a file with SERVICES, or the backend's API with API_URL")
+	}
+	k.readable("inCluster.caFile", in.CAFile)
 	k.required("inCluster.clusterName", in.ClusterName, "set it, CLUSTER_NAME, or clusterName in clusterData.json")
 	k.required("inCluster.account", in.Account, "set it, or provide the file account in the credentials folder")
 	k.required("inCluster.accessKey", in.AccessKey.Reveal(), "set it, or provide the file accessKey in the credentials folder")
@@ -183,8 +186,11 @@ func (k *checker) server(role Role) {
 		k.problem("backend.dataDir", "must not be empty")
 	}
 	if _, ok := k.address("backend.listen", b.ListenAddress()); ok {
-		k.authentication(b)
+		k.anonymous(b)
 	}
+	k.authentication(b)
+	k.listenerTLS("backend.tls", b.TLS)
+	k.publicURL(b.PublicURL)
 	if k.config.API.Listen != "" {
 		host, ok := k.address("api.listen", k.config.API.Listen)
 		if ok && !isLoopback(host) {
@@ -192,22 +198,6 @@ func (k *checker) server(role Role) {
 		}
 	}
 	k.ports(b)
-}
-
-// authentication refuses to let everyone in on an address that others can reach, unless asked to.
-func (k *checker) authentication(b *Backend) {
-	if b.AllowAnonymous || b.AuthenticationServer.URL != "" || b.AccessKeys != "" {
-		return
-	}
-	host, _, _ := net.SplitHostPort(b.ListenAddress())
-	if isLoopback(host) {
-		return
-	}
-	file := k.config.Process.File
-	if file == "" {
-		file = "config.json"
-	}
-	k.problem("backend.allowAnonymous", "the server listens on %s and would let every client in: set backend.allowAnonymous to true in %s if that is meant, or backend.listen to a loopback address such as 127.0.0.1:8080", b.ListenAddress(), file)
 }
 
 func (k *checker) address(path, text string) (host string, ok bool) {

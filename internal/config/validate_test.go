@@ -22,7 +22,7 @@ func TestBadConfigurations(t *testing.T) {
 		{
 			name: "client with nothing", role: RoleClient, content: `{}`,
 			want: []string{
-				"inCluster.serverUrl: missing: set it, or name a file with SERVICES",
+				"inCluster.serverUrl: missing: set it, or name a file with SERVICES, or the backend's API with API_URL",
 				"inCluster.clusterName: missing: set it, CLUSTER_NAME, or clusterName in clusterData.json",
 				"inCluster.account: missing: set it, or provide the file account in the credentials folder",
 				"inCluster.accessKey: missing: set it, or provide the file accessKey in the credentials folder",
@@ -91,12 +91,10 @@ func TestBadConfigurations(t *testing.T) {
 		},
 		{
 			name: "server keys that must not be ignored", role: RoleServer,
-			content: `{"backend": {"tls": {"certPath": "c", "keyPath": "k"}, "authenticationServer": {"url": "https://a"}, "accessKeys": "stor",
+			content: `{"backend": {"accessKeys": "stor",
  "messageQueue": {"type": "kafka"}},
  "store": {"postgres": {"url": "postgres://u:hunter2@h/d"}}, "api": {"tlsListen": ":8443", "tls": {"certPath": "c"}}}`,
 			want: []string{
-				"backend.tls: not supported by this version (config.json:1)",
-				"backend.authenticationServer.url: not supported by this version (config.json:1)",
 				`backend.accessKeys: unknown value "stor": use store (config.json:1)`,
 				"api.tlsListen: not supported by this version (config.json:3)",
 				"api.tls: not supported by this version (config.json:3)",

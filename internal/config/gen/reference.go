@@ -34,7 +34,8 @@ Try a file with ` + "`synchronizer config validate`" + `; ` + "`synchronizer con
 | ` + "`CLUSTER_CONFIG`" + ` | client | file with ` + "`clusterName`" + ` and ` + "`namespace`" + `; default ` + "`/etc/config/clusterData.json`" + ` if present |
 | ` + "`CLUSTER_NAME`" + ` | client | cluster name; wins over file and configuration |
 | ` + "`SERVICES`" + ` | client | services file, version v2 or v3, whose ` + "`response.synchronizer`" + ` is the server; default ` + "`/etc/config/services.json`" + ` if present |
-| ` + "`API_URL`" + ` | client | discovery of the server; not supported by this version |
+| ` + "`API_URL`" + ` | client | address of the backend's API, ` + "`https`" + ` unless it says otherwise; without an address in a services file, ` + "`/api/v3/servicediscovery`" + ` there is asked for the server until it answers |
+| ` + "`HTTPS_PROXY`" + `, ` + "`HTTP_PROXY`" + `, ` + "`ALL_PROXY`" + `, ` + "`NO_PROXY`" + ` | client | proxies for the server and for ` + "`API_URL`" + `, in either case; ` + "`http://`" + `, ` + "`https://`" + ` or ` + "`socks5://`" + `, with user and password if needed |
 | ` + "`RELEASE`" + `, ` + "`HELM_RELEASE`" + ` | both, client | versions that are reported |
 | ` + "`MAX_OBJECT_SIZE`" + ` | server | bytes; larger objects are dropped and counted |
 
