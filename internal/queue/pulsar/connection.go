@@ -53,21 +53,37 @@ type watched struct {
 	seen  atomic.Bool
 	ctx   context.Context // ends when the connection is lost
 	lost  context.CancelFunc
+	idle  chan struct{} // closed when nobody reads any more
 }
 
+// idlePatience only guards against a library that waits for its own goroutine.
+const idlePatience = time.Second
+
 func newWatched(ctx context.Context) *watched {
-	w := &watched{}
+	w := &watched{idle: make(chan struct{})}
 	w.ctx, w.lost = context.WithCancel(ctx)
 	return w
 }
 
-// policy is for the options of the library.
+// policy is for the options of the library. It holds the library back until nobody
+// reads: a reader's own position is not safe from a reconnect.
 func (w *watched) policy() backoff.Policy {
-	if w.armed.Load() {
-		w.seen.Store(true)
+	if w.armed.Load() && !w.seen.Swap(true) {
 		w.lost()
+		patience := time.NewTimer(idlePatience)
+		defer patience.Stop()
+		select {
+		case <-w.idle:
+		case <-patience.C:
+		}
 	}
 	return newBackOff()
+}
+
+// leave says that nobody reads any more.
+func (w *watched) leave() {
+	w.lost()
+	close(w.idle)
 }
 
 // within calls a function that cannot be cancelled. When ctx ends first, its

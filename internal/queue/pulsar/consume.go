@@ -105,6 +105,7 @@ func (c *consumer) run(w *watched, sub subscription) {
 		c.use.Unlock()
 
 		c.read(w, sub)
+		w.leave()
 
 		c.buffer.clear(func() {
 			c.mu.Lock()
@@ -115,7 +116,6 @@ func (c *consumer) run(w *watched, sub subscription) {
 		c.use.Lock() // waits for acknowledgements on the way
 		c.current = nil
 		c.use.Unlock()
-		w.lost()
 		sub.Close()
 		if w, sub = c.again(); sub == nil {
 			return

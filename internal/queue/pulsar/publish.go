@@ -197,7 +197,10 @@ func (l *lane) producer(ctx context.Context, small bool) (client.Producer, error
 		SendTimeout:        -1, // it goes on sending while the broker is away
 		MaxPendingMessages: l.pending(small),
 		CompressionType:    client.ZSTD,
+		CompressionLevel:   client.Faster,
 		BackOffPolicyFunc:  newBackOff,
+
+		PartitionsAutoDiscoveryInterval: l.q.config.partitionsNew,
 	}
 	if small {
 		options.BatcherBuilderType = client.KeyBasedBatchBuilder // one key per batch, as Key_Shared needs it

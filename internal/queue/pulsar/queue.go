@@ -221,6 +221,7 @@ func (q *Queue) subscribeLibrary(group string, policy func() backoff.Policy) (su
 		Type:                           client.KeyShared,
 		SubscriptionInitialPosition:    client.SubscriptionPositionEarliest,
 		ReceiverQueueSize:              fetchAhead,
+		AutoDiscoveryPeriod:            q.config.partitionsNew,
 		AckWithResponse:                true,
 		EnableBatchIndexAcknowledgment: true,
 		ExpireTimeOfIncompleteChunk:    chunkLife,

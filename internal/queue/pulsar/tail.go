@@ -186,7 +186,7 @@ func (p *part) connect(ctx context.Context) error {
 }
 
 func (p *part) leave() {
-	p.watch.lost()
+	p.watch.leave()
 	p.reader.Close()
 	p.reader = nil
 }
