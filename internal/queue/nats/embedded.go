@@ -114,7 +114,7 @@ func openEmbedded(ctx context.Context, config EmbeddedConfig) (_ *Queue, err err
 
 	set := settings{
 		prefix: embeddedPrefix, partitions: 1, maxPayload: config.MaxPayload,
-		ackWait: config.ackWait, outBytes: config.MaxBytes, outAge: config.MaxAge, replicas: 1, logger: config.Logger,
+		ackWait: config.ackWait, outBytes: config.MaxBytes, outAge: config.MaxAge, replicas: 1, alone: true, logger: config.Logger,
 	}
 	there := set.streamsBelow(config.Dir)
 	broker, err := startServer(config)

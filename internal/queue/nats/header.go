@@ -79,6 +79,9 @@ func properties(header natsgo.Header) (list []synchronizer.Property, key string)
 	if len(header) == 0 {
 		return nil, ""
 	}
+	if all := header[headerPacked]; len(all) == 1 {
+		return unpack(all[0]), ""
+	}
 	escaped := len(header[headerEscaped]) > 0
 	list = make([]synchronizer.Property, 0, len(header))
 	for name, values := range header {
@@ -120,7 +123,7 @@ func escapeName(name string) string {
 		return "%"
 	}
 	escaped := escape(name, func(c byte) bool { return plain(c) || c == '.' })
-	if reserved(escaped) || escaped == headerEscaped || escaped == headerKey {
+	if reserved(escaped) || escaped == headerEscaped || escaped == headerKey || escaped == headerPacked {
 		return fmt.Sprintf("%%%02X%s", escaped[0], escaped[1:])
 	}
 	return escaped

@@ -364,29 +364,27 @@ func (m *member) leave(subs []*natsgo.Subscription) {
 	m.end()
 	m.tasks.Wait()
 	m.mu.Lock()
-	var pinned []*part
+	var release errgroup.Group
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), leaveTimeout)
+	defer cancel()
+	connected := m.q.read.IsConnected() // else the partitions are free when their pins end
 	for _, p := range m.parts {
-		if p.state != off && p.pin != "" {
-			pinned = append(pinned, p)
-		}
+		state, pin := p.state, p.pin
 		p.stop()
 		p.state = off
+		if state != off && connected { // after the requests are withdrawn
+			release.Go(func() error { return p.release(ctx, pin) })
+		}
 	}
 	m.ready, m.first = nil, 0
 	m.mu.Unlock()
 	for _, sub := range subs {
 		_ = sub.Unsubscribe()
 	}
-	if !m.q.read.IsConnected() {
-		return // the partitions are free when their pins end
+	_ = release.Wait()
+	if !connected {
+		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), leaveTimeout)
-	defer cancel()
-	var unpin errgroup.Group
-	for _, p := range pinned {
-		unpin.Go(func() error { return p.unpin(ctx) })
-	}
-	_ = unpin.Wait()
 	m.say("leave")
 	_ = m.q.read.FlushWithContext(ctx)
 }

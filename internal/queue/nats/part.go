@@ -190,15 +190,13 @@ func (p *part) settleDrain() {
 	if p.state != draining || p.returned.number > p.acked && time.Now().Before(p.deadline) {
 		return
 	}
-	p.state = off
+	pin := p.pin
+	p.state, p.pin = off, ""
 	p.forget()
-	if p.pin != "" {
-		p.pin = ""
-		p.task(func(ctx context.Context) bool {
-			_ = p.unpin(ctx) // else it ends by itself
-			return true
-		})
-	}
+	p.task(func(ctx context.Context) bool {
+		_ = p.release(ctx, pin) // else it is free when the pin ends
+		return true
+	})
 }
 
 // task runs f until it says that it is done.
@@ -214,8 +212,15 @@ func (p *part) task(f func(context.Context) (done bool)) {
 	})
 }
 
-func (p *part) unpin(ctx context.Context) error {
-	_, err := p.m.q.read.RequestWithContext(ctx, "$JS.API.CONSUMER.UNPIN."+p.m.stream+"."+p.consumer, []byte(`{"group":"`+priorityGroup+`"}`))
+// release makes the partition free for others at once. The broker may pin a request
+// that was withdrawn, and wait for it; being asked about the consumer it looks after
+// its requests first.
+func (p *part) release(ctx context.Context, pin string) error {
+	what, body := "INFO", ""
+	if pin != "" {
+		what, body = "UNPIN", `{"group":"`+priorityGroup+`"}`
+	}
+	_, err := p.m.q.read.RequestWithContext(ctx, "$JS.API.CONSUMER."+what+"."+p.m.stream+"."+p.consumer, []byte(body))
 	return err
 }
 

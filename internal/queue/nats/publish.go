@@ -121,7 +121,7 @@ func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, reco
 		}
 		r := &records[i]
 		subject, hashed := p.subject(to, r.Key)
-		header, size := h.of(r, hashed)
+		header, size := p.headers(&h, r, hashed)
 		if size > largestHeader || size+len(r.Payload) > limit {
 			if large == nil {
 				large = fmt.Errorf("publishing to %s: record of %q with %d bytes: %w", to, r.Key, size+len(r.Payload), synchronizer.ErrTooLarge)
@@ -160,6 +160,14 @@ func (p *publisher) disconnected() {
 	for _, f := range p.flights {
 		f.lost(errBroken)
 	}
+}
+
+// headers returns those of a record, and the bytes they take on the wire.
+func (p *publisher) headers(h *headers, r *synchronizer.Record, hashed bool) (natsgo.Header, int) {
+	if p.alone {
+		return h.packed(r, hashed)
+	}
+	return h.of(r, hashed)
 }
 
 func (p *publisher) start(n int) *flight {

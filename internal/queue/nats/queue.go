@@ -27,6 +27,7 @@ type settings struct {
 	outAge     time.Duration // of records in the stream out; 0: no limit
 	replicas   int           // 0: as it is
 	timing     timing        // of the members of groups
+	alone      bool          // nobody else reads or writes the records
 	// cannotReset lets tests behave as on a broker that cannot reset consumers.
 	cannotReset bool
 	logger      *slog.Logger

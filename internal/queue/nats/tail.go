@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -26,11 +27,13 @@ const (
 type tail struct {
 	q     *Queue
 	pull  *puller
-	name  string    // of the consumer on the broker
 	last  uint64    // in the stream
 	made  time.Time // of the stream
 	count uint64    // delivered by this consumer
 	close func()
+
+	mu   sync.Mutex
+	name string // of the consumer on the broker
 }
 
 // Tail implements synchronizer.Queue.
@@ -48,7 +51,15 @@ func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 	if t.pull, err = newPuller(q.read); err != nil {
 		return nil, err
 	}
-	t.close = q.addReader(t.pull, t.pull.close)
+	t.close = q.addReader(t.pull, func() {
+		t.pull.close()
+		if !q.read.IsConnected() {
+			return // the broker forgets the consumer by itself
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout) // that of the queue has ended
+		defer cancel()
+		t.remove(ctx)
+	})
 	if err := t.attach(ctx); err != nil {
 		t.close()
 		return nil, fmt.Errorf("starting tail: %w", err)
@@ -78,17 +89,24 @@ func (t *tail) attach(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating consumer: %w", err)
 	}
-	t.name, t.count = made.CachedInfo().Name, 0
-	t.pull.aim(stream, t.name)
+	name := made.CachedInfo().Name
+	t.count = 0
+	t.pull.aim(stream, name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.name = name
 	return nil
 }
 
 // remove leaves nothing behind on the broker; if that fails, the broker forgets
 // the consumer by itself.
 func (t *tail) remove(ctx context.Context) {
-	if t.name != "" {
-		_ = t.q.js.DeleteConsumer(ctx, t.q.streamName(synchronizer.In), t.name)
-		t.name = ""
+	t.mu.Lock()
+	name := t.name
+	t.name = ""
+	t.mu.Unlock()
+	if name != "" {
+		_ = t.q.js.DeleteConsumer(ctx, t.q.streamName(synchronizer.In), name)
 	}
 }
 
@@ -147,8 +165,5 @@ func (t *tail) accept(msgs []*natsgo.Msg) ([]synchronizer.Record, error) {
 // Close implements synchronizer.Tail.
 func (t *tail) Close() error {
 	t.close()
-	ctx, cancel := context.WithTimeout(t.q.ctx, time.Second)
-	defer cancel()
-	t.remove(ctx)
 	return nil
 }

@@ -252,7 +252,7 @@ func (q *Queue) RecordSize(r *synchronizer.Record) int {
 	}
 	var h headers
 	_, hashed := q.subject(synchronizer.Out, r.Key)
-	_, size := h.of(r, hashed)
+	_, size := q.publisher.headers(&h, r, hashed)
 	return size + len(r.Payload)
 }
 

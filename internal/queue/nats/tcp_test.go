@@ -29,7 +29,7 @@ func freshPrefix() string { return "t" + strconv.FormatInt(prefixes.Add(1), 10) 
 func tcpConfig(t testing.TB, server *brokers.NATS) Config {
 	return Config{
 		URLs: []string{server.URL}, Prefix: freshPrefix(), StartRetries: 3, StartPause: 10 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBytes: 256 << 20,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBytes: 1 << 30,
 	}
 }
 
