@@ -5,6 +5,7 @@ package chunk
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -216,5 +217,32 @@ func TestLostPartition(t *testing.T) {
 		require.Empty(t, r.drops)
 		require.True(t, q.budget.TryAcquire(q.MaxBytes))
 		q.budget.Release(q.MaxBytes)
+	})
+}
+
+// TestLimitsCountWhatIsJoined: a batch is as large as the caller wants it though
+// one of the broker completes several records.
+func TestLimitsCountWhatIsJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		var sets [][]synchronizer.Record
+		for k := range 4 {
+			sets = append(sets, r.chunksOf(t, large("account/"+strconv.Itoa(k), k)))
+		}
+		for i := range sets[0] {
+			for k := range sets {
+				r.put(t, sets[k][i])
+			}
+		}
+		c := r.consume(t)
+		size := large("account/0", 0)
+		for range 2 {
+			require.Equal(t, 0, r.broker.Acked(group), "a part of the broker's batch is not final")
+			b, err := c.Next(t.Context(), 1000, 2*size.Size()+100)
+			require.NoError(t, err)
+			require.Len(t, b.Records, 2)
+			require.NoError(t, b.Ack(t.Context()))
+		}
+		require.Equal(t, len(r.broker.Records(synchronizer.Out)), r.broker.Acked(group))
 	})
 }

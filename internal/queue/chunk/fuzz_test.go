@@ -40,8 +40,10 @@ func FuzzJoin(f *testing.F) {
 			}
 			fields := append(bytes.SplitN(line, []byte(" "), 4), nil, nil, nil, nil)
 			r := synchronizer.Record{Key: "k", Payload: fields[3], Properties: []synchronizer.Property{
-				{Name: event, Value: eventChunk}, {Name: propertyID, Value: string(fields[0])},
-				{Name: propertyIndex, Value: string(fields[1])}, {Name: propertyCount, Value: string(fields[2])},
+				{Name: event, Value: eventChunk},
+				{Name: propertyID, Value: string(fields[0])},
+				{Name: propertyIndex, Value: string(fields[1])},
+				{Name: propertyCount, Value: string(fields[2])},
 			}}
 			if !isChunk(&r) {
 				continue

@@ -142,10 +142,14 @@ func TestJoining(t *testing.T) {
 		{"begun again and not finished", func(c []synchronizer.Record) []synchronizer.Record {
 			return concat(c, c[:3])
 		}, 1, nil},
-		{"one missing", func(c []synchronizer.Record) []synchronizer.Record { return concat(c[:4], c[5:]) }, 0,
-			[]string{"chunks_missing: PutObject account/a"}},
-		{"first missing", func(c []synchronizer.Record) []synchronizer.Record { return c[1:] }, 0,
-			[]string{"chunks_missing: PutObject account/a"}},
+		{
+			"one missing", func(c []synchronizer.Record) []synchronizer.Record { return concat(c[:4], c[5:]) }, 0,
+			[]string{"chunks_missing: PutObject account/a"},
+		},
+		{
+			"first missing", func(c []synchronizer.Record) []synchronizer.Record { return c[1:] }, 0,
+			[]string{"chunks_missing: PutObject account/a"},
+		},
 		{"repeats do not stand in for the missing", func(c []synchronizer.Record) []synchronizer.Record {
 			return concat(c[:4], c[:4], c[5:], c[5:])
 		}, 0, []string{"chunks_missing: "}},
@@ -370,32 +374,5 @@ func TestPublishedAgain(t *testing.T) {
 		require.NoError(t, b.Ack(t.Context()))
 		nothing(t, c, time.Hour)
 		require.Empty(t, r.drops)
-	})
-}
-
-// TestLimitsCountWhatIsJoined: a batch is as large as the caller wants it though
-// one of the broker completes several records.
-func TestLimitsCountWhatIsJoined(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		var sets [][]synchronizer.Record
-		for k := range 4 {
-			sets = append(sets, r.chunksOf(t, large("account/"+strconv.Itoa(k), k)))
-		}
-		for i := range sets[0] {
-			for k := range sets {
-				r.put(t, sets[k][i])
-			}
-		}
-		c := r.consume(t)
-		size := large("account/0", 0)
-		for range 2 {
-			require.Equal(t, 0, r.broker.Acked(group), "a part of the broker's batch is not final")
-			b, err := c.Next(t.Context(), 1000, 2*size.Size()+100)
-			require.NoError(t, err)
-			require.Len(t, b.Records, 2)
-			require.NoError(t, b.Ack(t.Context()))
-		}
-		require.Equal(t, len(r.broker.Records(synchronizer.Out)), r.broker.Acked(group))
 	})
 }
