@@ -119,7 +119,7 @@ func OpenIngester(ctx context.Context, p *app.Process, c *config.Config) (_ *Bac
 // chunksUnderstood says whether whoever reads a direction joins the parts of a
 // large record: servers of this project do, and only our own ingester.
 func (b *Backend) chunksUnderstood(to synchronizer.Direction) bool {
-	return to != synchronizer.Out || b.relay.IngesterPresent()
+	return to != synchronizer.Out || b.config.IngesterEnabled() || b.relay.IngesterPresent()
 }
 
 func (b *Backend) wireRelay() error {
