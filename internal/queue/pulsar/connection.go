@@ -54,6 +54,8 @@ type watched struct {
 	ctx   context.Context // ends when the connection is lost
 	lost  context.CancelFunc
 	idle  chan struct{} // closed when nobody reads any more
+
+	partitions int // of the topic, for a consumer
 }
 
 // idlePatience only guards against a library that waits for its own goroutine.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
 
@@ -88,6 +89,12 @@ func (q *Queue) Consume(ctx context.Context, group string) (synchronizer.Consume
 
 func (c *consumer) subscribe(ctx context.Context) (*watched, subscription, error) {
 	w := newWatched(c.ctx)
+	names, err := c.q.partitions(ctx, synchronizer.Out)
+	if err != nil {
+		w.lost()
+		return nil, nil, err
+	}
+	w.partitions = len(names)
 	sub, err := within(ctx, c.q, func() (subscription, error) { return c.q.subscribe(c.group, w.policy) }, subscription.Close)
 	if err != nil {
 		w.lost()
@@ -104,6 +111,8 @@ func (c *consumer) run(w *watched, sub subscription) {
 		c.current = sub
 		c.use.Unlock()
 
+		watched := w
+		c.task.Go(func() { c.discover(watched) })
 		c.read(w, sub)
 		w.leave()
 
@@ -118,6 +127,25 @@ func (c *consumer) run(w *watched, sub subscription) {
 		c.use.Unlock()
 		sub.Close()
 		if w, sub = c.again(); sub == nil {
+			return
+		}
+	}
+}
+
+// discover looks for partitions that appear later. The library's own search misses
+// some, so the subscription ends, and the next one has them all.
+func (c *consumer) discover(w *watched) {
+	ticker := time.NewTicker(c.q.config.partitionsNew)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-w.ctx.Done():
+			return
+		}
+		names, err := c.q.partitions(w.ctx, synchronizer.Out)
+		if err == nil && len(names) != w.partitions {
+			w.lost()
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,6 +215,16 @@ func (q *Queue) topics() map[string]*lane {
 	return all
 }
 
+// partitions are the names of a topic's partitions; of one without any, its own.
+func (q *Queue) partitions(ctx context.Context, d synchronizer.Direction) ([]string, error) {
+	topic := q.config.topic(d)
+	names, err := within(ctx, q, func() ([]string, error) { return q.read.TopicPartitions(topic) }, func([]string) {})
+	if err != nil {
+		return nil, fmt.Errorf("asking for partitions of %s: %w", topic, err)
+	}
+	return names, nil
+}
+
 func (q *Queue) subscribeLibrary(group string, policy func() backoff.Policy) (subscription, error) {
 	return q.read.Subscribe(client.ConsumerOptions{
 		Topic:                          q.config.topic(synchronizer.Out),
@@ -221,7 +232,7 @@ func (q *Queue) subscribeLibrary(group string, policy func() backoff.Policy) (su
 		Type:                           client.KeyShared,
 		SubscriptionInitialPosition:    client.SubscriptionPositionEarliest,
 		ReceiverQueueSize:              fetchAhead,
-		AutoDiscoveryPeriod:            q.config.partitionsNew,
+		AutoDiscoveryPeriod:            math.MaxInt64, // see discover
 		AckWithResponse:                true,
 		EnableBatchIndexAcknowledgment: true,
 		ExpireTimeOfIncompleteChunk:    chunkLife,

@@ -40,7 +40,7 @@ func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 	defer done()
 	t := &tail{q: q, buffer: newBuffer()}
 	t.ctx, t.end = context.WithCancel(q.ctx)
-	names, err := t.partitions(ctx)
+	names, err := q.partitions(ctx, synchronizer.In)
 	if err != nil {
 		t.end()
 		return nil, fmt.Errorf("starting tail: %w", err)
@@ -69,15 +69,6 @@ func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 	return t, nil
 }
 
-func (t *tail) partitions(ctx context.Context) ([]string, error) {
-	topic := t.q.config.topic(synchronizer.In)
-	names, err := within(ctx, t.q, func() ([]string, error) { return t.q.read.TopicPartitions(topic) }, func([]string) {})
-	if err != nil {
-		return nil, fmt.Errorf("asking for partitions of %s: %w", topic, err)
-	}
-	return names, nil
-}
-
 // discover looks for partitions that appear later; they are read from their
 // beginning.
 func (t *tail) discover(known []string) {
@@ -89,7 +80,7 @@ func (t *tail) discover(known []string) {
 		case <-t.ctx.Done():
 			return
 		}
-		names, err := t.partitions(t.ctx)
+		names, err := t.q.partitions(t.ctx, synchronizer.In)
 		if err != nil {
 			continue // the readers tell of a lost connection
 		}
