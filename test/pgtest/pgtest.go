@@ -23,9 +23,9 @@ var shared struct {
 // Main wraps the tests of a TestMain: the shared server ends after them.
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
-func Main(m *testing.M) interface{ Run() int } { return main{m} }
+func Main(m interface{ Run() int }) interface{ Run() int } { return main{m} }
 
-type main struct{ m *testing.M }
+type main struct{ m interface{ Run() int } }
 
 func (m main) Run() int {
 	code := m.m.Run()

@@ -11,6 +11,7 @@ import (
 
 	"synchronizer/test/brokers"
 	"synchronizer/test/kubetest"
+	"synchronizer/test/pgtest"
 )
 
 var (
@@ -22,7 +23,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(kubetest.Main(brokers.Tests{M: m}, func(dir string, c *kubetest.Cluster, err error) {
+	os.Exit(kubetest.Main(pgtest.Main(brokers.Tests{M: m}), func(dir string, c *kubetest.Cluster, err error) {
 		// Without a cluster every test is skipped, and the program is not needed.
 		if shared, startErr = c, err; err == nil {
 			startErr = build(dir)
