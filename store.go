@@ -25,30 +25,56 @@ type Store interface {
 }
 
 // Tx is one write transaction. It is used by one goroutine and not after fn has
-// returned.
+// returned. After an error of one of its methods, Update fails, whatever fn makes
+// of it.
 type Tx interface {
+	ClusterTx
+	ObjectTx
+	EventTx
+}
+
+// ClusterTx is what a transaction does to clusters. A cluster that is not known is
+// created.
+type ClusterTx interface {
 	// Generations returns the generation of each source, giving a source that the
 	// store sees for the first time its cluster's next one, in the order of the
-	// slice. A cluster that is not known is created.
+	// slice. A cluster that was deleted is there again with its next new source.
 	Generations(ctx context.Context, sources []ClusterSource) ([]int64, error)
-
-	// Rows reads and locks the rows of the keys; the result has one entry per key,
-	// at the same place, nil if there is no row. Tombstones are rows. Body is
-	// filled only where bodies[i] is true. No key stands twice.
-	Rows(ctx context.Context, keys []ObjectKey, bodies []bool) ([]*Row, error)
-
-	// Write inserts or replaces rows, with their labels and one entry each in the
-	// change feed; of a Touched row only Order and Offered, and no entry. No key
-	// stands twice, and every row that exists was locked by Rows before. UpdatedAt
-	// is set by the caller.
-	Write(ctx context.Context, rows []Row) error
 
 	// SeeClients notes what servers report of connected clients.
 	SeeClients(ctx context.Context, seen []ClientSeen) error
 
 	// SeeKinds notes kinds that a client has, whether or not objects of them exist.
-	// A cluster that is not known is created.
 	SeeKinds(ctx context.Context, seen []ClusterKind) error
+}
+
+// ObjectTx is what a transaction does to objects.
+type ObjectTx interface {
+	// Rows reads and locks the rows of the keys; the result has one entry per key,
+	// at the same place, nil if there is no row. Tombstones are rows. Body is
+	// filled only where bodies[i] is true. No key stands twice. A key that is not
+	// UTF-8 wraps ErrInvalid.
+	Rows(ctx context.Context, keys []ObjectKey, bodies []bool) ([]*Row, error)
+
+	// Floors returns for each kind the order at or below which a statement about an
+	// absent object is late: the object was deleted and its tombstone is gone
+	// already, or its whole cluster was deleted. Zero where there is none. It is
+	// asked after Rows has found objects absent.
+	Floors(ctx context.Context, kinds []ClusterKind) ([]Order, error)
+
+	// Write inserts or replaces rows, with their labels and words and one entry each
+	// in the change feed; of a Touched row only Order and Offered, and no entry. No
+	// key stands twice, and every row that exists was locked by Rows before.
+	// UpdatedAt is set by the caller.
+	Write(ctx context.Context, rows []Row) error
+}
+
+// EventTx is what a transaction does to events.
+type EventTx interface {
+	// AppendEvents stores events, and tells which are new: an event of the same kind
+	// and Ident is stored once for as long as the store keeps it, and stays as it
+	// was first.
+	AppendEvents(ctx context.Context, events []EventRow) (added []bool, err error)
 }
 
 // ClusterKind is one kind of one cluster.
@@ -111,82 +137,6 @@ type Row struct {
 
 // Deleted reports whether the row is a tombstone.
 func (r *Row) Deleted() bool { return !r.DeletedAt.IsZero() }
-
-// Reader is the database as people read it. Every query is bound to one account
-// unless the caller may see all (empty Account).
-type Reader interface {
-	// Clusters lists clusters, ordered by account and name, with their kinds.
-	Clusters(ctx context.Context, id ClusterID) ([]ClusterStatus, error)
-	// Objects lists rows in the order (account, cluster, group, version, resource,
-	// namespace, name).
-	Objects(ctx context.Context, q ObjectQuery) (ObjectPage, error)
-	// Object reads one row with its body; ErrNotFound if there is none. A tombstone
-	// is found.
-	Object(ctx context.Context, key ObjectKey) (*Row, error)
-}
-
-// ClusterStatus is one cluster and what is stored of it.
-type ClusterStatus struct {
-	ClusterID
-	Client    ConnectedClient // the newest connection
-	FirstSeen time.Time
-	LastSeen  time.Time // last report of a server about a connection
-	Kinds     []KindStatus
-}
-
-// KindStatus is one kind of one cluster.
-type KindStatus struct {
-	Kind       Kind
-	Objects    int64 // without tombstones
-	LastChange time.Time
-}
-
-// ObjectQuery selects rows. Empty fields do not restrict; a list means any of
-// its members.
-type ObjectQuery struct {
-	Account    string
-	Clusters   []string
-	Groups     []string // "core" stands for the empty group
-	Versions   []string
-	Resources  []string
-	Namespaces []string // "-" stands for cluster-scoped
-	Names      []string
-	NamePrefix string
-	Labels     []LabelRequirement // all of them
-	// Search is words, all of which have to stand in the namespace, the name, label
-	// values or images: runs of letters and digits, in either case. Words of one
-	// character do not count.
-	Search       string
-	Deleted      bool // tombstones too
-	UpdatedSince time.Time
-	Full         bool   // with bodies
-	Limit        int    // at most so many rows; 0 = 100, more than 10,000 is refused
-	Continue     string // of the page before; opaque
-}
-
-// LabelRequirement is one term of a label selector.
-type LabelRequirement struct {
-	Key      string
-	Operator LabelOperator
-	Values   []string
-}
-
-// LabelOperator is how a term of a label selector compares.
-type LabelOperator uint8
-
-// The operators of label selectors, as Kubernetes defines them.
-const (
-	LabelIn LabelOperator = iota + 1
-	LabelNotIn
-	LabelExists
-	LabelNotExists
-)
-
-// ObjectPage is a part of a list; Continue is empty on the last one.
-type ObjectPage struct {
-	Rows     []Row
-	Continue string
-}
 
 // HashSecret is how access keys and API tokens are kept: they are random and
 // long, so one round of SHA-256 is enough.

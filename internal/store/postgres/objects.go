@@ -28,7 +28,7 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 		if err != nil {
 			return err
 		}
-		if query.Words() {
+		if len(query.Words()) > 0 {
 			// A page of few words never pays to read the whole table.
 			if _, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off"); err != nil {
 				return err

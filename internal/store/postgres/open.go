@@ -22,6 +22,12 @@ var (
 	_ synchronizer.Reader      = (*DB)(nil)
 	_ synchronizer.Inventory   = (*DB)(nil)
 	_ synchronizer.Credentials = (*DB)(nil)
+	_ synchronizer.Feed        = (*DB)(nil)
+	_ synchronizer.Sets        = (*DB)(nil)
+	_ synchronizer.Events      = (*DB)(nil)
+	_ synchronizer.Keeper      = (*DB)(nil)
+	_ synchronizer.Remover     = (*DB)(nil)
+	_ synchronizer.Inspector   = (*DB)(nil)
 )
 
 const (

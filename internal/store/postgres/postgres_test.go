@@ -52,3 +52,11 @@ func TestKill(t *testing.T) {
 		return &backend{db, url}
 	})
 }
+
+func TestFeedLength(t *testing.T) {
+	const n = 5
+	storetest.FeedLength(t, n, func(t *testing.T) storetest.Backend {
+		url := pgtest.Database(t)
+		return &backend{openAt(t, url, WithFeedLength(n)), url}
+	})
+}

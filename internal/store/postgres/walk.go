@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -16,7 +17,7 @@ import (
 // reader is the index that a walk goes along, in one read transaction.
 type reader struct {
 	tx    pgx.Tx
-	words bool // rows are read with their words
+	words index.Words // that the query asks for
 }
 
 var _ walk.Index = reader{}
@@ -26,7 +27,7 @@ var _ walk.Index = reader{}
 const walkColumns = "o.id, o.ns, o.name, o.labels::text, coalesce(pg_column_size(o.body), length(o.raw), 0), " + rowColumns
 
 func (r reader) columns() string {
-	if r.words {
+	if len(r.words) > 0 {
 		return walkColumns + ", o.words"
 	}
 	return walkColumns
@@ -37,14 +38,19 @@ func (r reader) found(rows pgx.Rows, kind walk.Kind, row *walk.Found) error {
 	var labels pgtype.Text
 	var words []int64
 	var after []any
-	if r.words {
+	if len(r.words) > 0 {
 		after = append(after, &words)
 	}
 	key := &row.Row.Key
 	key.ClusterID, key.Kind = kind.ClusterID, kind.Kind
 	err := scanRow(rows, &row.Row, []any{&row.ID, &key.Namespace, &key.Name, &labels, &row.Size}, after...)
 	key.Namespace, key.Name = fromText(key.Namespace), fromText(key.Name)
-	row.Labels, row.Words = index.Labels(labels.String), index.Words(words)
+	row.Labels = index.Labels(labels.String)
+	for _, word := range r.words {
+		if slices.Contains(words, kindWord(int32(kind.ID), word)) {
+			row.Words = append(row.Words, word)
+		}
+	}
 	return err
 }
 
@@ -208,7 +214,11 @@ func (r reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each func
 
 // Bodies implements walk.Index.
 func (r reader) Bodies(ctx context.Context, ids []int64, each func(id int64, body []byte)) error {
-	return r.query(ctx, "SELECT id, body::text, raw FROM objects WHERE id = ANY($1)", []any{ids}, func(rows pgx.Rows) (bool, error) {
+	return r.bodies(ctx, "objects", ids, each)
+}
+
+func (r reader) bodies(ctx context.Context, table string, ids []int64, each func(id int64, body []byte)) error {
+	return r.query(ctx, "SELECT id, body::text, raw FROM "+table+" WHERE id = ANY($1)", []any{ids}, func(rows pgx.Rows) (bool, error) {
 		var id int64
 		var json pgtype.Text
 		var raw []byte

@@ -64,3 +64,8 @@ func TestKill(t *testing.T) {
 		return &backend{db}
 	})
 }
+
+func TestFeedLength(t *testing.T) {
+	const n = 5
+	storetest.FeedLength(t, n, func(t *testing.T) storetest.Backend { return &backend{openAt(t, newPath(t), WithFeedLength(n))} })
+}

@@ -23,6 +23,7 @@ type tx struct {
 	known   map[rowKey]knownRow
 	touched map[int64]kindChange
 	feeds   map[int64]feed // by account
+	forget  bool           // a cluster was deleted, and its kinds with it
 }
 
 var _ synchronizer.Tx = (*tx)(nil)

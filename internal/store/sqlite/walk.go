@@ -221,11 +221,15 @@ func (r *reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each fun
 
 // Bodies implements walk.Index.
 func (r *reader) Bodies(ctx context.Context, ids []int64, each func(id int64, body []byte)) error {
+	return r.bodies(ctx, "objects", ids, each)
+}
+
+func (r *reader) bodies(ctx context.Context, table string, ids []int64, each func(id int64, body []byte)) error {
 	args := make([]any, len(ids))
 	for i, id := range ids {
 		args[i] = id
 	}
-	return r.query(ctx, "SELECT id, body FROM objects WHERE id IN (?"+more(len(ids))+")", args, func(rows *sql.Rows) (bool, error) {
+	return r.query(ctx, "SELECT id, body FROM "+table+" WHERE id IN (?"+more(len(ids))+")", args, func(rows *sql.Rows) (bool, error) {
 		var id int64
 		var body []byte
 		if err := rows.Scan(&id, &body); err != nil {

@@ -152,6 +152,9 @@ func (w *writer) once(ctx context.Context, fn func(*tx) error) (err error) {
 	}
 	committed = true
 	w.committed.merge(t.made)
+	if t.forget {
+		w.committed = newIDs()
+	}
 	return nil
 }
 

@@ -20,6 +20,12 @@ type Backend interface {
 	synchronizer.Reader
 	synchronizer.Inventory
 	synchronizer.Credentials
+	synchronizer.Feed
+	synchronizer.Sets
+	synchronizer.Events
+	synchronizer.Keeper
+	synchronizer.Remover
+	synchronizer.Inspector
 
 	// Reopen gives the database as it would be found if the process had been
 	// killed at this moment, without Close. The backend itself may be unusable
@@ -31,6 +37,7 @@ type Backend interface {
 type tester interface {
 	require.TestingT
 	Helper()
+	Context() context.Context
 }
 
 // Run runs the suite; open gives an empty backend that is closed when the test
@@ -71,6 +78,21 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"Known", known},
 		{"KnownWhileWriting", knownWhileWriting},
 		{"KindsSeen", kindsSeen},
+		{"Feed", feed},
+		{"FeedSkipsNothing", feedSkipsNothing},
+		{"Sets", sets},
+		{"Digests", digests},
+		{"Search", search},
+		{"SearchWide", searchWide},
+		{"Events", events},
+		{"EventIdents", eventIdents},
+		{"EventsExpire", eventsExpire},
+		{"Purge", purge},
+		{"PruneSources", pruneSources},
+		{"Unseen", unseen},
+		{"DeleteCluster", deleteCluster},
+		{"DeleteAccount", deleteAccount},
+		{"Stats", stats},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}

@@ -30,6 +30,11 @@ func exactBytes(t *testing.T, b Backend) {
 		"not-utf-8":   []byte("\"\xff\xfe\xc0\x80\xed\xa0\x80\""),
 		"not-json":    []byte("{"),
 		"number-text": []byte("12"),
+		"deep":        []byte(strings.Repeat(`{"a":[`, 250) + "1" + strings.Repeat("]}", 250)),
+		"too-deep":    []byte(strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)),
+		"integers":    []byte(`{"max":9223372036854775807,"more":18446744073709551615,"min":-9223372036854775808,"float":1E400,"zero":-0.0}`),
+		"key-order":   []byte(`{"z":1,"a":{"y":2,"b":3},"\u007a":4,"z":5}`),
+		"surrogates":  []byte(`{"pair":"\ud83d\ude00","half":"\ude00\ud83d","end":"\ud83d","slash":"\\u0000"}`),
 		"unicode":     []byte(`{"ä":"日本\u2028 😀"}`),
 		"empty":       {},
 		"none":        nil,
@@ -216,6 +221,10 @@ func invalidKeys(t *testing.T, b Backend) {
 		"slash":         key(synchronizer.ClusterID{Account: "a/b", Cluster: "c"}, pods, "n", "n"),
 		"no cluster":    key(synchronizer.ClusterID{Account: "a"}, pods, "n", "n"),
 		"kind of parts": key(prod, synchronizer.Kind{Version: "v1"}, "n", "n"),
+		"name":          key(prod, pods, "n", "\xff"),
+		"namespace":     key(prod, pods, "\xc3", "n"),
+		"cluster":       key(synchronizer.ClusterID{Account: "a", Cluster: "\xff"}, pods, "n", "n"),
+		"kind":          key(prod, synchronizer.Kind{Group: "\xff", Version: "v1", Resource: "x"}, "n", "n"),
 	} {
 		err := b.Update(ctx, func(tx synchronizer.Tx) error { return put(ctx, tx, []synchronizer.Row{live(k, 1, nil)}) })
 		require.ErrorIs(t, err, synchronizer.ErrInvalid, name)

@@ -88,5 +88,5 @@ type Found struct {
 	ID     int64
 	Size   int64 // bytes of its body
 	Labels index.Labels
-	Words  index.Words // if the query asks for words
+	Words  index.Words // see Query.Words
 }

@@ -70,8 +70,9 @@ func NewQuery(q *synchronizer.ObjectQuery) (*Query, error) {
 	return &Query{From: from, Groups: NamesOf(q.Groups, "core"), limit: limit, full: q.Full, filter: f}, nil
 }
 
-// Words reports whether rows have to be found with their words.
-func (q *Query) Words() bool { return len(q.search) > 0 }
+// Words are those that a row has to have, sorted. Rows are found with those of
+// them that they have, or with all of theirs; if there are none, with none.
+func (q *Query) Words() index.Words { return q.search }
 
 // PageLimit gives the limit of a page, or an error that wraps ErrInvalid.
 func PageLimit(limit int) (int, error) {
