@@ -75,6 +75,7 @@ const (
 	// batch too.
 	windowBytes = 8 << 20
 	fetchBytes  = 8 << 20
+	fetchWait   = 500 * time.Millisecond
 )
 
 func (c *Config) setDefaults() {
@@ -225,5 +226,10 @@ func (c *Config) codecs() ([]kgo.CompressionCodec, error) {
 // keep records of another one back.
 func (c *Config) readerOptions(watch *watcher) ([]kgo.Opt, error) {
 	options, err := c.clientOptions(watch)
-	return append(options, kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes/4)), err
+	return append(options,
+		kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes/4),
+		// A partition that is added while a request waits at the broker is asked for
+		// by the next one only.
+		kgo.FetchMaxWait(fetchWait),
+	), err
 }
