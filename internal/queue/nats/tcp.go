@@ -23,6 +23,8 @@ const (
 	DefaultPartitions   = 16
 	DefaultStartRetries = 20
 	DefaultStartPause   = 3 * time.Second
+
+	mostRefusals = 4
 )
 
 // Config says how to reach a NATS server, or a cluster of them, with JetStream.
@@ -86,8 +88,18 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 		return nil, fmt.Errorf("opening queue on NATS: %w", err)
 	}
 	where := strings.Join(shown(config.URLs), ", ")
+	refused := 0
 	for try := 1; ; try++ {
 		q, err := openOnce(ctx, config)
+		pause := config.StartPause
+		if errors.Is(err, natsgo.ErrTLS) && !isFinal(err) {
+			// The server hung up after the handshake. It has refused our certificate, or
+			// is just ending: a few times in a row is no accident.
+			if refused++; refused == mostRefusals {
+				err = tlsRefused(err)
+			}
+			pause = min(pause, lostPause)
+		}
 		switch {
 		case err == nil:
 			return q, nil
@@ -101,7 +113,7 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 		config.Logger.Warn("NATS is not ready, trying again", "servers", where, "try", try, "of", config.StartRetries, "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(config.StartPause):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -268,6 +280,10 @@ func newEnough(version string) error {
 	return nil
 }
 
+func tlsRefused(err error) error {
+	return fmt.Errorf("connecting: %w: TLS does not fit: check the CA, and the certificate and key of this client (%w)", synchronizer.ErrInvalid, err)
+}
+
 // explain adds what a person can do.
 func explain(err error) error {
 	switch {
@@ -279,7 +295,7 @@ func explain(err error) error {
 		return fmt.Errorf("connecting: %w: the server refused the credentials: check user and password, token, nkey or credentials (%w)",
 			synchronizer.ErrUnauthorized, err)
 	case badTLS(err):
-		return fmt.Errorf("connecting: %w: TLS does not fit: check the CA, and the certificate and key of this client (%w)", synchronizer.ErrInvalid, err)
+		return tlsRefused(err)
 	case errors.Is(err, natsgo.ErrNoServers):
 		return fmt.Errorf("connecting: nobody answers there: %w", err)
 	}
