@@ -104,7 +104,11 @@ func testAnyRecordSurvives(t *testing.T, s *suite) {
 		r, ok := got[want.Key]
 		require.True(t, ok, "key %q", want.Key)
 		require.True(t, bytes.Equal(want.Payload, r.Payload), "payload of %q: %q", want.Key, r.Payload)
-		require.Equal(t, asMap(want.Properties), asMap(r.Properties), "properties of %q", want.Key)
+		// Values that are empty may be left out, as the field does on Kafka; what an
+		// adapter does is tested with the broker's own client.
+		if got := asMap(r.Properties); !maps.Equal(got, filled(want.Properties)) {
+			require.Equal(t, asMap(want.Properties), got, "properties of %q", want.Key)
+		}
 	}
 }
 
