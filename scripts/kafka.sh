@@ -54,6 +54,7 @@ status)
 stop)
 	stop_program "$dir"
 	[ -z "$engine" ] || stop_container "$container"
+	echo "Kafka at 127.0.0.1:$port is stopped; its data is kept"
 	;;
 start)
 	if runs; then

@@ -27,8 +27,17 @@ const (
 	topicPause = 20 * time.Millisecond
 )
 
-// errFinal: trying again is pointless.
-var errFinal = errors.New("final")
+// finalError is one after which trying again is pointless.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+func final(format string, args ...any) error { return finalError{fmt.Errorf(format, args...)} }
+
+func isFinal(err error) bool {
+	var f finalError
+	return errors.As(err, &f)
+}
 
 // Open connects, creates or checks the topics, and returns the queue. It tries
 // StartRetries times; refused credentials end it at once, with an error that wraps
@@ -91,7 +100,7 @@ func (c *Config) connect(ctx context.Context, options []kgo.Opt) error {
 		case refused(err):
 			return fmt.Errorf("connecting to Kafka at %s: %w: %w; look at %ssecurityProtocol, sasl… and tls…",
 				servers, synchronizer.ErrUnauthorized, err, section)
-		case errors.Is(err, errFinal):
+		case isFinal(err):
 			return err
 		case try >= c.StartRetries:
 			return fmt.Errorf("connecting to Kafka at %s (%sbootstrapServers), tried %d times: %w", servers, section, try, err)
@@ -141,7 +150,7 @@ func (c *Config) prepareTopics(ctx context.Context, admin *kadm.Client) error {
 		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
 			missing = append(missing, topic)
 		case errors.Is(d.Err, kerr.InvalidTopicException):
-			return fmt.Errorf("%w: %w: topic %q has a name that Kafka does not allow", errFinal, synchronizer.ErrInvalid, topic)
+			return final("%w: topic %q has a name that Kafka does not allow", synchronizer.ErrInvalid, topic)
 		case d.Err != nil:
 			return fmt.Errorf("reading topic %s: %w", topic, d.Err)
 		}
@@ -183,10 +192,10 @@ func (c *Config) createTopic(ctx context.Context, admin *kadm.Client, topic stri
 	case errors.Is(err, kerr.TopicAlreadyExists): // another process was faster
 		return nil
 	case errors.Is(err, kerr.InvalidTopicException):
-		return fmt.Errorf("%w: creating topic %q: %w: %w", errFinal, topic, synchronizer.ErrInvalid, err)
+		return final("creating topic %q: %w: %w", topic, synchronizer.ErrInvalid, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Errorf("%w: creating topic %s: %w: this user may not; create it with %s=%d",
-			errFinal, topic, synchronizer.ErrForbidden, maxMessage, c.MaxMessageBytes)
+		return final("creating topic %s: %w: this user may not; create it with %s=%d",
+			topic, synchronizer.ErrForbidden, maxMessage, c.MaxMessageBytes)
 	}
 	return fmt.Errorf("creating topic %s: %w", topic, err)
 }
@@ -212,8 +221,8 @@ func (c *Config) checkSizes(ctx context.Context, admin *kadm.Client) error {
 				continue
 			}
 			if allowed, err := strconv.Atoi(*setting.Value); err == nil && allowed < c.MaxMessageBytes {
-				return fmt.Errorf("%w: %w: topic %s allows records of %d bytes (%s), %smaxMessageBytes is %d: raise the topic's setting to %d, or lower maxMessageBytes to %d",
-					errFinal, synchronizer.ErrInvalid, topic.Name, allowed, maxMessage, section, c.MaxMessageBytes, c.MaxMessageBytes, allowed)
+				return final("%w: topic %s allows records of %d bytes (%s), %smaxMessageBytes is %d: raise the topic's setting to %d, or lower maxMessageBytes to %d",
+					synchronizer.ErrInvalid, topic.Name, allowed, maxMessage, section, c.MaxMessageBytes, c.MaxMessageBytes, allowed)
 			}
 		}
 	}

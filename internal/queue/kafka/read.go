@@ -27,6 +27,7 @@ type poller interface {
 // closed, which is an error: nothing would come any more. The client itself
 // reconnects; what it reports meanwhile is logged.
 func poll(ctx context.Context, client poller, most int, logger *slog.Logger, take func(kgo.Fetches)) error {
+	said := ""
 	for {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("reading records: %w", context.Cause(ctx))
@@ -37,7 +38,8 @@ func poll(ctx context.Context, client poller, most int, logger *slog.Logger, tak
 		var failed error
 		fetches.EachError(func(topic string, partition int32, err error) {
 			failed = err
-			if ctx.Err() == nil && !errors.Is(err, kgo.ErrClientClosed) {
+			if text := err.Error(); text != said && ctx.Err() == nil && !errors.Is(err, kgo.ErrClientClosed) {
+				said = text // once, not with every poll
 				logger.Warn("reading from Kafka", "topic", topic, "partition", partition, "error", err)
 			}
 		})

@@ -3,10 +3,12 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,9 +148,11 @@ func TestB088(t *testing.T) {
 		ctx, cancel := contextWithTimeout(t, time.Second)
 		defer cancel()
 		var taken int
-		err := poll(ctx, b, 10, slog.New(slog.DiscardHandler), func(f kgo.Fetches) { taken += f.NumRecords() })
+		var log bytes.Buffer
+		err := poll(ctx, b, 10, slog.New(slog.NewTextHandler(&log, nil)), func(f kgo.Fetches) { taken += f.NumRecords() })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.LessOrEqual(t, b.polls, 3, "it pauses")
 		require.Zero(t, taken)
+		require.Equal(t, 1, strings.Count(log.String(), "no permission"))
 	})
 }
