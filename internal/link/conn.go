@@ -11,12 +11,18 @@ import (
 	"time"
 )
 
-// conn gives a network connection limits of time without progress, and joins
-// the many small writes of one Send into few large ones.
+// conn gives a network connection limits of time without progress, joins the
+// many small writes of one Send into few large ones, and reads far ahead while
+// there is much to read.
 type conn struct {
 	net.Conn
 	readIdle  time.Duration // 0: no limit
 	writeIdle time.Duration
+
+	// Owned by whoever reads.
+	much  bool    // the last read filled its buffer
+	chunk *[]byte // nil: nothing was read ahead
+	ahead []byte  // of it, not yet given
 
 	mu     sync.Mutex
 	corked *[]byte // waits for uncork; nil: write at once
@@ -27,13 +33,41 @@ var chunks = sync.Pool{New: func() any {
 	return &b
 }}
 
+// Read asks the system for much more than p holds when the read before filled its
+// buffer, which is that of the WebSocket's reader: a frame of 2 KiB then costs a
+// small part of a system call. An idle connection keeps no chunk: it waits in a
+// read into p.
 func (c *conn) Read(p []byte) (int, error) {
+	if len(c.ahead) > 0 {
+		return c.give(p), nil
+	}
 	if c.readIdle > 0 {
 		if err := c.SetReadDeadline(time.Now().Add(c.readIdle)); err != nil {
 			return 0, err
 		}
 	}
-	return c.Conn.Read(p)
+	if !c.much || len(p) >= chunkBytes {
+		n, err := c.Conn.Read(p)
+		// A larger p is what is left of one frame: it is filled by the frame's end.
+		c.much = n == len(p) && n <= readerBytes
+		return n, err
+	}
+	c.chunk = chunks.Get().(*[]byte)
+	buf := (*c.chunk)[:chunkBytes]
+	n, err := c.Conn.Read(buf)
+	c.ahead, c.much = buf[:n], n > chunkBytes/2
+	return c.give(p), err
+}
+
+// give copies what was read ahead, and gives the chunk back after the last byte.
+func (c *conn) give(p []byte) int {
+	n := copy(p, c.ahead)
+	c.ahead = c.ahead[n:]
+	if len(c.ahead) == 0 {
+		chunks.Put(c.chunk)
+		c.chunk, c.ahead = nil, nil
+	}
+	return n
 }
 
 func (c *conn) Write(p []byte) (int, error) {

@@ -29,6 +29,7 @@ const (
 	prefixBytes              = 64 << 10 // kept of a frame that is too large
 	maxPooledBytes           = 1 << 20
 	chunkBytes               = 64 << 10
+	readerBytes              = 4 << 10 // of the buffer through which net/http and the WebSocket read
 	tcpUserTimeout           = 60 * time.Second
 	tcpKeepAlive             = 15 * time.Second
 	maxRefusalText           = 300

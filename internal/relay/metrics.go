@@ -111,15 +111,31 @@ func (m *metrics) disconnected(id synchronizer.ClusterID) {
 	m.disconnections.WithLabelValues(m.cluster(id)).Inc()
 }
 
-// countProduced counts records of one publish by the labels of the field.
+// countProduced counts records of one publish by the labels of the field. Those
+// of one batch are mostly alike, so series are looked up only where they change.
 func (m *metrics) countProduced(backend, status string, records []synchronizer.Record) {
+	var (
+		last            [4]string
+		messages, bytes prometheus.Counter
+	)
 	for i := range records {
 		r := &records[i]
-		account, cluster := m.cluster(synchronizer.ClusterID{Account: r.Property(queue.PropertyAccount), Cluster: r.Property(queue.PropertyCluster)})
-		values := []string{backend, status, r.Property(queue.PropertyEvent), m.kind(r.Property(queue.PropertyResource)), account, cluster}
-		m.produced.WithLabelValues(values...).Inc()
-		if status == "success" {
-			m.producedBytes.WithLabelValues(values...).Add(float64(len(r.Payload)))
+		labels := [4]string{
+			r.Property(queue.PropertyEvent), r.Property(queue.PropertyResource),
+			r.Property(queue.PropertyAccount), r.Property(queue.PropertyCluster),
+		}
+		if messages == nil || labels != last {
+			last = labels
+			account, cluster := m.cluster(synchronizer.ClusterID{Account: labels[2], Cluster: labels[3]})
+			values := []string{backend, status, labels[0], m.kind(labels[1]), account, cluster}
+			messages, bytes = m.produced.WithLabelValues(values...), nil
+			if status == "success" {
+				bytes = m.producedBytes.WithLabelValues(values...)
+			}
+		}
+		messages.Inc()
+		if bytes != nil {
+			bytes.Add(float64(len(r.Payload)))
 		}
 	}
 }

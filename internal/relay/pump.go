@@ -126,21 +126,30 @@ func (p *pump[T]) add(v T, size int) (bool, error) {
 	return true, nil
 }
 
-// work runs batches until nothing waits.
+// work runs batches until nothing waits. While there is always more, two slices
+// take turns; a pump that rests holds none.
 func (p *pump[T]) work() {
+	var spare []T
 	for {
 		p.mu.Lock()
 		if len(p.waiting) == 0 || p.err != nil {
+			if len(p.waiting) == 0 {
+				p.waiting = nil
+			}
 			p.running = false
 			p.signal()
 			p.mu.Unlock()
 			return
 		}
 		batch, bytes := p.waiting, p.bytes
-		p.waiting = nil
+		p.waiting = spare
 		p.mu.Unlock()
 
 		err := p.run(batch)
+		if spare = nil; err == nil {
+			clear(batch) // what it holds is done with
+			spare = batch[:0]
+		}
 
 		p.mu.Lock()
 		p.bytes -= bytes

@@ -14,9 +14,13 @@ import (
 // receive carries what the client says to the queue until the link ends. When
 // the queue takes no more, it stops reading, and the client is slowed down.
 func (c *connection) receive(ctx context.Context) error {
+	// The end of the link is what ends it: serve, or who replaces it, closes it. A
+	// context that can end would cost a registration for each message.
+	receiving := context.WithoutCancel(ctx)
+	var m synchronizer.Message // once, since its address goes to the encoder
 	for {
-		m, err := c.link.Receive(ctx)
-		if err != nil {
+		var err error
+		if m, err = c.link.Receive(receiving); err != nil {
 			return err
 		}
 		if m.Event != synchronizer.EventBatch {
