@@ -51,10 +51,11 @@ writes them into a database, from which people read the fleet.`,
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "read", Title: "Read the fleet:"},
+		&cobra.Group{ID: "manage", Title: "Manage:"},
 		&cobra.Group{ID: "tools", Title: "Tools:"},
 	)
 	root.AddCommand(newUp(), newAgent(), newServer(), newIngester(),
-		newGet(), newClusters(), newDiff(),
+		newGet(), newClusters(), newDiff(), newKeys(),
 		newConfig(), newPolicy(), newBench())
 	root.SetHelpCommandGroupID("tools")
 	root.SetCompletionCommandGroupID("tools")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -65,31 +64,7 @@ func (c *Client) EachPage(ctx context.Context, query url.Values, each func([]Obj
 }
 
 func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
-	address := strings.TrimSuffix(c.Server, "/") + path
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return fmt.Errorf("reading the address of the server: %w", err)
-	}
-	req.Header.Set("Authorization", "Bearer "+c.Token)
-	client := c.HTTP
-	if client == nil {
-		client = defaultHTTP()
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("asking %s: %w", c.Server, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return problemOf(resp)
-	}
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", c.Server, err)
-	}
-	return nil
+	return c.send(ctx, http.MethodGet, path, query, nil, into)
 }
 
 // problemOf reads the problem of an answer; anything else becomes one.

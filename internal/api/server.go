@@ -13,10 +13,11 @@ import (
 	"synchronizer"
 )
 
-// Options are what the API needs; all must be set.
+// Options are what the API needs; all must be set but Keys.
 type Options struct {
 	Reader      synchronizer.Reader
 	Credentials synchronizer.Credentials
+	Keys        synchronizer.Keyring // nil: access keys cannot be managed
 	Ready       func() error
 	Logger      *slog.Logger
 }
@@ -41,6 +42,11 @@ func New(o Options) http.Handler {
 	routes.HandleFunc("GET /api/v1/clusters/{account}/{cluster}", s.route(s.getCluster))
 	routes.HandleFunc("GET /api/v1/objects", s.route(s.listObjects))
 	routes.HandleFunc("GET /api/v1/objects/{account}/{cluster}/{group}/{version}/{resource}/{namespace}/{name}", s.route(s.getObject))
+	if o.Keys != nil {
+		routes.HandleFunc("GET /api/v1/accesskeys", s.route(s.listKeys))
+		routes.HandleFunc("POST /api/v1/accesskeys", s.route(s.createKey))
+		routes.HandleFunc("DELETE /api/v1/accesskeys/{id}", s.route(s.revokeKey))
+	}
 	routes.HandleFunc("/", s.route(func(_ http.ResponseWriter, r *http.Request) error {
 		return &Problem{Status: http.StatusNotFound, Title: "no such route", Detail: r.Method + " " + r.URL.Path}
 	}))

@@ -17,6 +17,7 @@ type database interface {
 	synchronizer.Inventory
 	synchronizer.Reader
 	synchronizer.Credentials
+	synchronizer.Keyring
 }
 
 // openDatabase opens what the section store chooses.

@@ -20,6 +20,7 @@ type Backend interface {
 	synchronizer.Reader
 	synchronizer.Inventory
 	synchronizer.Credentials
+	synchronizer.Keyring
 	synchronizer.Feed
 	synchronizer.Sets
 	synchronizer.Events
@@ -68,6 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"Clients", clients},
 		{"KindNumbers", kindNumbers},
 		{"Credentials", credentials},
+		{"Keyring", keyring},
 		{"Filters", filters},
 		{"Labels", labels},
 		{"LabelsFollow", labelsFollow},
