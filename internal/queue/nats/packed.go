@@ -15,7 +15,7 @@ import (
 // ends. Nobody else can read the broker in the process, so there all properties of
 // a record are one header: name, value, name, value.
 const (
-	headerPacked = "Synchronizer-Packed"
+	headerPacked  = "Synchronizer-Packed"
 	packedBetween = "\x1f" // in no safe value
 )
 
