@@ -6,6 +6,7 @@ package nats
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,10 +15,14 @@ import (
 	"testing"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"synchronizer"
 	"synchronizer/internal/queue"
+	"synchronizer/test/brokers"
 )
 
 // benchRecords are PutObjects of 2 KiB, as a server publishes them.
@@ -80,6 +85,120 @@ func BenchmarkThroughput(b *testing.B) {
 			b.ReportMetric(float64(b.N)/float64(batches), "records/batch")
 		})
 	}
+}
+
+// BenchmarkOneProducer is one producer (calls of 500 records, two at once, so that
+// the next is on its way while one is confirmed) and one consumer that acknowledges
+// each batch, in this process and over TCP; Raw is the client library alone on the
+// same broker: one stream, one consumer, the same bytes. cpu-µs/op leaves the
+// broker out where it is a process of its own.
+func BenchmarkOneProducer(b *testing.B) {
+	records := benchRecords(b, 500)
+	run := func(b *testing.B, q *Queue) {
+		c, err := q.Consume(b.Context(), "g")
+		require.NoError(b, err)
+		measure(b, func() error {
+			var calls errgroup.Group
+			calls.SetLimit(2)
+			for i := 0; i < b.N; i += len(records) {
+				calls.Go(func() error {
+					return q.Publish(b.Context(), synchronizer.Out, records[:min(len(records), b.N-i)])
+				})
+			}
+			return calls.Wait()
+		}, func() (int, error) {
+			batch, err := c.Next(b.Context(), 500, 8<<20)
+			if err != nil {
+				return 0, err
+			}
+			return len(batch.Records), batch.Ack(b.Context())
+		})
+	}
+	b.Run("Embedded", func(b *testing.B) {
+		q := open(b, EmbeddedConfig{Dir: b.TempDir()})
+		defer shut(b, q)
+		run(b, q)
+	})
+	b.Run("TCP", func(b *testing.B) {
+		q := openTCP(b, tcpConfig(b, brokers.StartNATS(b, brokers.NATSOptions{})))
+		defer shut(b, q)
+		run(b, q)
+	})
+	b.Run("RawEmbedded", func(b *testing.B) {
+		q := open(b, EmbeddedConfig{Dir: b.TempDir()})
+		defer shut(b, q)
+		raw(b, q.write, q.read, records)
+	})
+	b.Run("RawTCP", func(b *testing.B) {
+		q := openTCP(b, tcpConfig(b, brokers.StartNATS(b, brokers.NATSOptions{})))
+		defer shut(b, q)
+		raw(b, q.write, q.read, records)
+	})
+}
+
+func measure(b *testing.B, publish func() error, take func() (int, error)) {
+	before := cpu()
+	b.ResetTimer()
+	done := make(chan error, 1)
+	go func() { done <- publish() }()
+	batches := 0
+	for n := 0; n < b.N; batches++ {
+		got, err := take()
+		require.NoError(b, err)
+		n += got
+	}
+	require.NoError(b, <-done)
+	b.StopTimer()
+	b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-µs/op")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+	b.ReportMetric(float64(b.N)/float64(batches), "records/batch")
+}
+
+// raw uses the library as its documentation shows: asynchronous publishing, and a
+// pull consumer of which each batch is acknowledged by its last message.
+func raw(b *testing.B, write, read *natsgo.Conn, records []synchronizer.Record) {
+	publisher, err := jetstream.New(write, jetstream.WithPublishAsyncMaxPending(4000))
+	require.NoError(b, err)
+	reader, err := jetstream.New(read)
+	require.NoError(b, err)
+	stream, err := reader.CreateStream(b.Context(), jetstream.StreamConfig{Name: "raw", Subjects: []string{"raw.>"}, MaxBytes: 1 << 30})
+	require.NoError(b, err)
+	c, err := stream.CreateConsumer(b.Context(), jetstream.ConsumerConfig{Durable: "raw", AckPolicy: jetstream.AckAllPolicy, MaxAckPending: 1 << 17})
+	require.NoError(b, err)
+	messages, err := c.Messages(jetstream.PullMaxMessages(2000))
+	require.NoError(b, err)
+	defer messages.Stop()
+	measure(b, func() error {
+		for i := range b.N {
+			r := &records[i%len(records)]
+			m := &natsgo.Msg{Subject: "raw." + token(r.Key), Header: natsgo.Header{}, Data: r.Payload}
+			for _, p := range r.Properties {
+				m.Header[p.Name] = []string{p.Value}
+			}
+			if _, err := publisher.PublishMsgAsync(m); err != nil {
+				return err
+			}
+		}
+		<-publisher.PublishAsyncComplete()
+		return nil
+	}, func() (int, error) {
+		var last jetstream.Msg
+		n := 0
+		for n < 500 {
+			m, err := messages.Next(jetstream.NextMaxWait(20 * time.Millisecond))
+			if errors.Is(err, natsgo.ErrTimeout) {
+				break
+			}
+			if err != nil {
+				return n, err
+			}
+			last, n = m, n+1
+		}
+		if last == nil {
+			return 0, nil
+		}
+		return n, last.DoubleAck(b.Context())
+	})
 }
 
 // BenchmarkLatency is one record through an idle queue, with acknowledgement.
