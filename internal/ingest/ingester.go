@@ -91,6 +91,9 @@ func (i *Ingester) Ready() error { return i.health.ready(i.Now()) }
 // that is away counts as a fault of a record.
 func (i *Ingester) Run(ctx context.Context) error {
 	consumer, err := i.Queue.Consume(ctx, i.Group)
+	if ctx.Err() != nil && err != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("joining consumer group %q: %w", i.Group, err)
 	}
