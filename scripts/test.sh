@@ -23,7 +23,12 @@ step() { printf '\n== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
 require() {
 	local program=$1 purpose=$2
 	shift 2
-	command -v "$program" >/dev/null && return
+	command -v "$program" >/dev/null || install "$program" "$purpose" "$@"
+}
+
+install() {
+	local program=$1 purpose=$2
+	shift 2
 	echo "$program is missing ($purpose)"
 	if ! command -v apt-get >/dev/null; then
 		echo "install it with this system's package manager; on Debian it is in: $*" >&2
@@ -41,11 +46,21 @@ require() {
 step 'tools'
 require git 'finds the files to check' git
 require gcc 'the race detector needs a C compiler' gcc libc6-dev
+require java 'Kafka and Pulsar run on Java 17 or newer' openjdk-17-jre-headless
+require mvn 'fetches Kafka and Pulsar' maven
+# Debian keeps it out of the PATH, one folder per version.
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || require initdb 'PostgreSQL' postgresql
 go version
 
 step 'Kubernetes API server for tests'
 build_kubernetes
 echo "$kubernetes"
+
+step 'brokers for tests'
+for broker in kafka pulsar nats; do
+	run "scripts/$broker.sh" fetch >"$logs/$broker.log" 2>&1 || fail "$broker could not be fetched." "$logs/$broker.log"
+	tail -n 1 "$logs/$broker.log"
+done
 
 step 'gofmt'
 files=$(git ls-files -co --exclude-standard -- '*.go' | while read -r file; do [ ! -e "$file" ] || echo "$file"; done)
