@@ -123,9 +123,15 @@ func (s *Server) Stop(t testing.TB) {
 	require.NoError(t, s.signal(syscall.SIGINT))
 }
 
-// Kill ends the server by SIGKILL.
+// Kill ends all processes of the server by SIGKILL.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
+	require.NotNil(t, s.process)
+	parent := s.process.cmd.Process.Pid
+	_ = syscall.Kill(parent, syscall.SIGSTOP) // it must not start others meanwhile
+	for _, child := range childrenOf(parent) {
+		_ = syscall.Kill(child, syscall.SIGKILL)
+	}
 	require.NoError(t, s.signal(syscall.SIGKILL))
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"synchronizer/internal/store/index"
@@ -224,18 +225,27 @@ func (r *reader) Bodies(ctx context.Context, ids []int64, each func(id int64, bo
 	return r.bodies(ctx, "objects", ids, each)
 }
 
+// bodiesPerQuery is how many bodies are read with one query.
+const bodiesPerQuery = 100
+
 func (r *reader) bodies(ctx context.Context, table string, ids []int64, each func(id int64, body []byte)) error {
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
-	}
-	return r.query(ctx, "SELECT id, body FROM "+table+" WHERE id IN (?"+more(len(ids))+")", args, func(rows *sql.Rows) (bool, error) {
-		var id int64
-		var body []byte
-		if err := rows.Scan(&id, &body); err != nil {
-			return false, err
+	for ids := range slices.Chunk(ids, bodiesPerQuery) {
+		args := make([]any, len(ids))
+		for i, id := range ids {
+			args[i] = id
 		}
-		each(id, body)
-		return true, nil
-	})
+		err := r.query(ctx, "SELECT id, body FROM "+table+" WHERE id IN (?"+more(len(ids))+")", args, func(rows *sql.Rows) (bool, error) {
+			var id int64
+			var body []byte
+			if err := rows.Scan(&id, &body); err != nil {
+				return false, err
+			}
+			each(id, body)
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

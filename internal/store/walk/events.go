@@ -145,6 +145,9 @@ func EventPage(ctx context.Context, ix EventIndex, account int64, q *EventQuery,
 	return page, nil
 }
 
+// bodiesAtOnce is after how many events their size is looked at.
+const bodiesAtOnce = 100
+
 // fillEvents reads the bodies, and ends the page early if they are too large.
 func fillEvents(ctx context.Context, ix EventIndex, page *synchronizer.EventPage, ids []int64, limit int64) error {
 	places := make(map[int64]int, len(ids))
@@ -153,7 +156,7 @@ func fillEvents(ctx context.Context, ix EventIndex, page *synchronizer.EventPage
 	}
 	var total int64
 	done := 0
-	for part := range slices.Chunk(ids, bodiesPerQuery) {
+	for part := range slices.Chunk(ids, bodiesAtOnce) {
 		err := ix.EventBodies(ctx, part, func(id int64, body []byte) {
 			page.Events[places[id]].Body = body
 			total += int64(len(body))

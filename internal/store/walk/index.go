@@ -22,7 +22,7 @@ type Index interface {
 	Ranges
 	Postings
 
-	// Bodies reads the bodies of these objects, in any order.
+	// Bodies reads the bodies of these objects, any number of them, in any order.
 	Bodies(ctx context.Context, ids []int64, each func(id int64, body []byte)) error
 }
 

@@ -20,8 +20,6 @@ const (
 	spacesPerQuery = 500
 	// namesPerQuery is how many names are looked up at a time.
 	namesPerQuery = 50
-	// bodiesPerQuery is how many bodies are read with one query.
-	bodiesPerQuery = 100
 )
 
 // walk collects one page.
@@ -300,11 +298,5 @@ func (w *walk) readBodies(ctx context.Context, pageBytes int64) error {
 	for i, id := range w.ids {
 		places[id] = i
 	}
-	for ids := range slices.Chunk(w.ids, bodiesPerQuery) {
-		err := w.index.Bodies(ctx, ids, func(id int64, body []byte) { w.rows[places[id]].Body = body })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.index.Bodies(ctx, w.ids, func(id int64, body []byte) { w.rows[places[id]].Body = body })
 }
