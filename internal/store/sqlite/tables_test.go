@@ -62,6 +62,14 @@ func TestPlans(t *testing.T) {
 		require.Equal(t, 2, strings.Count(got, "SEARCH objects USING COVERING INDEX objects_key (kind=? AND ns>?)"), got)
 		require.Contains(t, got, "SEARCH o USING COVERING INDEX objects_key (kind=? AND ns=? AND name", got)
 	}
+	for text, want := range map[string]string{
+		walkSet: "COVERING INDEX objects_hash (kind=?)", walkChanges: "PRIMARY KEY (account=? AND pos>?)", walkEvents: "INDEX events_time (account=? AND at<?)",
+		"SELECT id FROM objects WHERE deleted_at > 0 AND deleted_at < ?": "INDEX objects_deleted (deleted_at>? AND deleted_at<?)",
+	} {
+		got := plan(t, db, text, 1, 2, 3, 4)
+		require.Contains(t, got, want, text)
+		require.NotContains(t, got, "TEMP B-TREE", text)
+	}
 	full := scope{account: "a", clusters: []string{"c"}, groups: []string{"g"}}
 	text, args := full.kindsQuery(&walk.Position{Account: "a"})
 	got := plan(t, db, text, args...)
