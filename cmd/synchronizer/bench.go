@@ -36,7 +36,7 @@ removes everything.`,
   synchronizer bench latency --rate 10 --duration 10s
   synchronizer bench up`,
 	}
-	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchHotObject(), newBenchIdle(), newBenchUp(), newBenchEndpoint(), newBenchApply(), newBenchReconcile(), newBenchQueue(), newBenchIngest(), newBenchRecord(), newBenchProfiled())
+	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchHotObject(), newBenchIdle(), newBenchUp(), newBenchEndpoint(), newBenchApply(), newBenchReconcile(), newBenchQueue(), newBenchRelay(), newBenchIngest(), newBenchRelayServer(), newBenchRecord(), newBenchProfiled())
 	return cmd
 }
 

@@ -28,11 +28,14 @@ const (
 )
 
 // Brokers are the names of the brokers that can be measured.
-var Brokers = []string{Embedded}
+var Brokers = []string{Embedded, NATS, Kafka, Pulsar}
 
 // BrokerOptions say where brokers are.
 type BrokerOptions struct {
 	Programs
+	// Addresses (host:port) of brokers that run, by name. The others are started, by
+	// the project's scripts.
+	Addresses map[string]string
 }
 
 // broker is one broker that runs, and the two ways to it.
@@ -41,10 +44,21 @@ type broker struct {
 	library  string // what is used of its library, in words
 	with     string // what else the process of producer and consumer does
 	encoding queue.Encoding
-	adapter  func(context.Context, []synchronizer.Record) (side, error)
+	open     func(context.Context) (synchronizer.Queue, error)
 	raw      func(context.Context, []synchronizer.Record) (side, error)
 	cpu      func() (time.Duration, error) // of its process; nil: it is in this one or out of reach
 	stop     func() error
+	// arguments tell another process of a benchmark where the broker is.
+	arguments []string
+}
+
+// adapter opens the side of this project.
+func (b *broker) adapter(ctx context.Context, records []synchronizer.Record) (side, error) {
+	q, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newAdapter(ctx, q, records)
 }
 
 // usage is the CPU time of this process and of the broker.
@@ -61,6 +75,8 @@ func (o *BrokerOptions) start(ctx context.Context, name string) (*broker, error)
 	switch name {
 	case Embedded:
 		return startEmbedded()
+	case NATS, Kafka, Pulsar:
+		return o.startExternal(ctx, name)
 	}
 	return nil, fmt.Errorf("%w: broker %q is not known", synchronizer.ErrInvalid, name)
 }
@@ -78,12 +94,12 @@ func startEmbedded() (*broker, error) {
 		library:  "nats.go with asynchronous publishing and a pull consumer on a stream of its own, the server likewise in the process",
 		with:     ", the broker in it",
 		encoding: queue.Compact,
-		adapter: func(ctx context.Context, records []synchronizer.Record) (side, error) {
+		open: func(ctx context.Context) (synchronizer.Queue, error) {
 			q, err := nats.OpenEmbedded(ctx, nats.EmbeddedConfig{Dir: filepath.Join(dir, "adapter"), Logger: quiet()})
 			if err != nil {
-				return nil, err
+				return nil, err // a nil *nats.Queue in the interface would not be nil
 			}
-			return newAdapter(ctx, q, records)
+			return q, nil
 		},
 		raw: func(ctx context.Context, records []synchronizer.Record) (side, error) {
 			s, err := runNATS(&server.Options{StoreDir: filepath.Join(dir, "raw"), DontListen: true})

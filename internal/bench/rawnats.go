@@ -68,8 +68,8 @@ func newRawNATS(ctx context.Context, connect func() (*natsgo.Conn, error), recor
 	return r, err
 }
 
-// rawPending is above what is published in one call.
-const rawPending = 16 * batchRecords
+// rawPending is above what all calls together publish at once.
+const rawPending = 1 << 16
 
 // natsMessages are the records in the form of the library, as the adapter sends
 // them.
@@ -88,6 +88,14 @@ func natsMessages(records []synchronizer.Record) []*natsgo.Msg {
 
 func (r *rawNATS) publish(ctx context.Context, from, to int) error {
 	return publishNATS(ctx, r.js, r.messages[from:to])
+}
+
+func (r *rawNATS) send(ctx context.Context, connection string, payloads [][]byte) error {
+	messages := make([]*natsgo.Msg, len(payloads))
+	for i, payload := range payloads {
+		messages[i] = &natsgo.Msg{Subject: rawName + ".out.0." + connection, Data: payload}
+	}
+	return publishNATS(ctx, r.js, messages)
 }
 
 // publishNATS returns when all are confirmed.
