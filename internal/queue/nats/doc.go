@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nats is the queue on NATS JetStream. [OpenEmbedded] runs the broker
-// inside the process, on files below a directory and without an open port.
+// inside the process, on files below a directory and without an open port; [Open]
+// reaches servers over TCP.
 //
 // Each direction is one stream, with one subject per key, so that the broker
 // itself can tell clusters apart:
@@ -41,6 +42,24 @@
 // A consumer sees a record again if it was not acknowledged: at once after the
 // queue was opened again, and after AckWait while it goes on calling Next. The
 // repeated records come in the order of the stream. A batch can be acknowledged as
-// long as its consumer is open and was not lost in between; else Ack says so, and
-// the records come again.
+// long as its consumer is open. What was lost in between is left out: those records
+// come again.
+//
+// # Over TCP
+//
+// The stream out has 16 partitions, and each group one durable consumer for each,
+// <group>-<p>, which the broker pins to one client at a time (server 2.11 or
+// newer). The members of a group tell each other on <prefix>.members.<group> that
+// they live, and share the partitions. One that gives up a partition keeps it until
+// what it has returned is acknowledged, 15 s at most. After the death of a member
+// its partitions go to others within about 5 s.
+//
+// A member acknowledges only what it got without a gap in the broker's numbers. When
+// in doubt (connection lost, another owner) it has the broker begin anew behind the
+// last acknowledgement.
+//
+// The broker confirms before its file is synced, unless it runs with "sync: always":
+// a confirmed record survives a kill of the server, a power cut only on several
+// servers (Replicas). While a connection is away, Publish waits and sends again in
+// order, and readers go on by themselves.
 package nats
