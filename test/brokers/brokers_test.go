@@ -176,7 +176,7 @@ func TestCerts(t *testing.T) {
 
 func TestCacheFolder(t *testing.T) {
 	t.Setenv("SYNCHRONIZER_CACHE", "/somewhere")
-	dir, err := cacheFolder()
+	dir, err := CacheFolder()
 	require.NoError(t, err)
 	require.Equal(t, "/somewhere/brokers", dir)
 }

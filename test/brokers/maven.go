@@ -56,10 +56,10 @@ func checkout() (string, error) {
 	}
 }
 
-// cacheFolder is where brokers are kept between runs, the same as in
+// CacheFolder is where brokers are kept between runs, the same as in
 // scripts/brokers.sh: $SYNCHRONIZER_CACHE/brokers, else synchronizer/brokers below
 // the user's cache folder.
-func cacheFolder() (string, error) {
+func CacheFolder() (string, error) {
 	if dir := os.Getenv("SYNCHRONIZER_CACHE"); dir != "" {
 		return filepath.Join(dir, "brokers"), nil
 	}

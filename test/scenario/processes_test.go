@@ -30,11 +30,14 @@ func writeConfig(t testing.TB, on queueSetup, database string, backend map[strin
 	if c.Backend.PulsarConfig != nil {
 		whole["pulsarConfig"] = c.Backend.PulsarConfig
 	}
+	listen := backend["api"]
 	for key, value := range backend {
-		whole[key] = value
+		if key != "api" {
+			whole[key] = value
+		}
 	}
 	text, err := json.Marshal(map[string]any{
-		"backend": whole, "api": map[string]any{"listen": backend["api"]}, "store": map[string]any{"postgres": map[string]any{"url": database}},
+		"backend": whole, "api": map[string]any{"listen": listen}, "store": map[string]any{"postgres": map[string]any{"url": database}},
 	})
 	require.NoError(t, err)
 	dir := t.TempDir()

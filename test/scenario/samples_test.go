@@ -16,6 +16,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/diff"
+	"synchronizer/test/brokers"
 	"synchronizer/test/kubetest"
 )
 
@@ -123,9 +124,13 @@ func startScript(t *testing.T, name, variable, scheme string) []string {
 		out, err := cmd.Output()
 		return string(out), err
 	}
+	cache, err := brokers.CacheFolder()
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		_, err := run("stop")
 		require.NoError(t, err)
+		kind := strings.TrimSuffix(name, ".sh")
+		require.NoError(t, os.RemoveAll(filepath.Join(cache, kind, "broker-"+port)))
 	})
 	said, err := run("start")
 	require.NoError(t, err)

@@ -101,7 +101,7 @@ func (c *Config) setDefaults() {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	for d, value := range map[*time.Duration]time.Duration{
-		&c.session: 20 * time.Second, &c.heartbeat: time.Second, &c.partitionScan: 30 * time.Second, &c.handover: 5 * time.Second,
+		&c.session: 10 * time.Second, &c.heartbeat: time.Second, &c.partitionScan: 30 * time.Second, &c.handover: 5 * time.Second,
 	} {
 		if *d == 0 {
 			*d = value

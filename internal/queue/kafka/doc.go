@@ -38,7 +38,7 @@
 // has handed out to be acknowledged. Ack leaves partitions out that have moved
 // nevertheless: it moves nobody else's offsets, it returns nil, and their
 // unacknowledged records come again at the new member. A member that was killed is
-// replaced after its session has ended (20 s).
+// replaced after its session has ended (10 s).
 //
 // # Limits
 //
