@@ -37,28 +37,29 @@ type Anonymous struct{}
 func (Anonymous) Authenticate(context.Context, Claim) error { return nil }
 
 // AccessKeys compares keys with those that the store keeps, hashed.
-type AccessKeys struct{ Credentials synchronizer.Credentials }
+type AccessKeys struct {
+	Credentials synchronizer.Credentials
+	Keys        synchronizer.Keyring // makes Recheck of many clients cheap; may be nil
+}
 
 // Authenticate agrees if the key exists and belongs to the account, and to the
 // cluster if the key is bound to one.
 func (a AccessKeys) Authenticate(ctx context.Context, claim Claim) error {
-	err := a.check(ctx, claim.ClusterID, synchronizer.HashSecret(claim.AccessKey))
-	if errors.Is(err, errUnknownKey) {
-		return because(err, hints(claim, ownKeyForm))
+	key, err := a.Credentials.AccessKey(ctx, synchronizer.HashSecret(claim.AccessKey))
+	switch {
+	case errors.Is(err, synchronizer.ErrNotFound):
+		return because(errUnknownKey, hints(claim, ownKeyForm))
+	case err != nil:
+		return fmt.Errorf("reading access keys: %w", err)
 	}
-	return err
+	return suits(key, claim.ClusterID)
 }
 
 var errUnknownKey = fmt.Errorf("%w: the access key is unknown or was revoked", synchronizer.ErrUnauthorized)
 
-// check says whether a key is good for a cluster.
-func (a AccessKeys) check(ctx context.Context, id synchronizer.ClusterID, hash [32]byte) error {
-	key, err := a.Credentials.AccessKey(ctx, hash)
+// suits says whether a key is for a cluster.
+func suits(key synchronizer.AccessKey, id synchronizer.ClusterID) error {
 	switch {
-	case errors.Is(err, synchronizer.ErrNotFound):
-		return errUnknownKey
-	case err != nil:
-		return fmt.Errorf("reading access keys: %w", err)
 	case key.Account != id.Account:
 		return fmt.Errorf("%w: the access key belongs to another account than %q", synchronizer.ErrUnauthorized, id.Account)
 	case key.Cluster != "" && key.Cluster != id.Cluster:

@@ -171,18 +171,65 @@ func TestRecheckWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// TestRecheckAsksOnce about clients of one cluster with one key, and about a key
-// that was bound to another cluster since.
+// TestRecheckAsksOnce about each key; it may be bound to another cluster by now.
 func TestRecheckAsksOnce(t *testing.T) {
 	keys := newRevocable(map[string]synchronizer.AccessKey{"one": {Account: "a", Cluster: "c"}})
 	key, id := synchronizer.HashSecret("one"), synchronizer.ClusterID{Account: "a", Cluster: "c"}
 	holders := []Holder{{ClusterID: id, Key: key}, {ClusterID: id, Key: key}, {ClusterID: synchronizer.ClusterID{Account: "a", Cluster: "d"}, Key: key}}
 	refused, err := AccessKeys{Credentials: keys}.Recheck(t.Context(), holders)
 	require.NoError(t, err)
-	require.Equal(t, 2, keys.asked)
+	require.Equal(t, 1, keys.asked)
 	require.NoError(t, refused[0])
 	require.NoError(t, refused[1])
 	require.ErrorIs(t, refused[2], synchronizer.ErrUnauthorized)
+}
+
+// ring lists keys.
+type ring struct {
+	synchronizer.Keyring
+	keys []synchronizer.IssuedKey
+	err  error
+}
+
+func (r ring) AccessKeys(context.Context, string) ([]synchronizer.IssuedKey, error) {
+	return r.keys, r.err
+}
+
+// TestRecheckOfManyKeys reads the list instead of each of them, with the same result.
+func TestRecheckOfManyKeys(t *testing.T) {
+	keys := newRevocable(nil)
+	var list ring
+	var holders []Holder
+	for i := range fewKeys + 3 {
+		hash := synchronizer.HashSecret(fmt.Sprint(i))
+		key := synchronizer.IssuedKey{AccessKey: synchronizer.AccessKey{Account: "a", Cluster: "c"}, ID: synchronizer.SecretID(hash)}
+		switch i {
+		case 0:
+			key.Revoked = time.Now()
+		case 1:
+			key.ID = "another"
+		case 2:
+			key.Cluster = "d"
+		}
+		list.keys = append(list.keys, key)
+		holders = append(holders, Holder{ClusterID: synchronizer.ClusterID{Account: "a", Cluster: "c"}, Key: hash})
+	}
+	refused, err := AccessKeys{Credentials: keys, Keys: list}.Recheck(t.Context(), holders)
+	require.NoError(t, err)
+	require.Zero(t, keys.asked)
+	for i, err := range refused {
+		if i < 3 {
+			require.ErrorIs(t, err, synchronizer.ErrUnauthorized, i)
+		} else {
+			require.NoError(t, err, i)
+		}
+	}
+	list.err = errors.New("database is locked")
+	_, err = AccessKeys{Credentials: keys, Keys: list}.Recheck(t.Context(), holders)
+	require.ErrorContains(t, err, "reading access keys: database is locked")
+	_, err = AccessKeys{Credentials: keys}.Recheck(t.Context(), holders)
+	require.NoError(t, err)
+	require.Equal(t, len(holders), keys.asked)
 }
 
 // TestRevokedClientSees its connection closed with the code for that, and is

@@ -36,7 +36,7 @@ func (b *Backend) authenticator() (relay.Authenticator, error) {
 		b.authentication = server
 		return server, nil
 	case backend.AccessKeys == config.AccessKeysStore:
-		return relay.AccessKeys{Credentials: b.store}, nil
+		return relay.AccessKeys{Credentials: b.store, Keys: b.store}, nil
 	}
 	return relay.Anonymous{}, nil
 }

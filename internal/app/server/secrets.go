@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,7 +82,7 @@ func readOrMake(name string) (secret string, made bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return "", false, fmt.Errorf("making the data directory: %w", err)
 	}
-	secret = rand.Text() + rand.Text()
+	secret = synchronizer.NewSecret()
 	tmp := name + ".new"
 	if err := os.WriteFile(tmp, []byte(secret+"\n"), 0o600); err != nil {
 		return "", false, fmt.Errorf("writing secret: %w", err)
