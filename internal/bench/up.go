@@ -72,7 +72,7 @@ func (o *UpOptions) run(ctx context.Context, report *Report, src source) (err er
 	if err := start("next start"); err != nil {
 		return err
 	}
-	if err := o.idle(ctx, report, r, groupUpIdle, below(60)); err != nil {
+	if err := o.idle(ctx, report, r, groupUpIdle, below(96)); err != nil {
 		return err
 	}
 	if err := r.stopBackend(); err != nil {

@@ -3,9 +3,11 @@
 package queue
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"synchronizer"
@@ -13,8 +15,8 @@ import (
 
 // The JSON payloads of the field. The order of the members is the recorded one.
 
-type objectPayload struct {
-	BaseObject      *[]byte `json:"baseObject,omitempty"` // Get only; see getPayload
+type objectPayload struct { // written by appendObject
+	BaseObject      *[]byte `json:"baseObject,omitempty"` // Get only, and there even if it is null
 	Checksum        *string `json:"checksum,omitempty"`   // Put, Patch, Verify
 	Cluster         string  `json:"cluster"`
 	Account         string  `json:"account"`
@@ -27,16 +29,9 @@ type objectPayload struct {
 	ResourceVersion zero    `json:"resourceVersion"`
 }
 
-// getPayload is an objectPayload whose baseObject is there even if it is null.
-type getPayload struct {
-	BaseObject []byte `json:"baseObject"`
-	objectPayload
-}
-
-// zero is written as 0 and reads anything: the property holds the value.
+// zero reads anything: the property holds the value.
 type zero struct{}
 
-func (zero) MarshalJSON() ([]byte, error)  { return []byte{'0'}, nil }
 func (*zero) UnmarshalJSON(_ []byte) error { return nil }
 
 type connectedPayload struct { // ServerConnected
@@ -124,7 +119,7 @@ func payloadOf(m *synchronizer.Message) ([]byte, error) {
 		}
 		payload = batch
 	default:
-		payload = objectOf(m)
+		return appendObject(m), nil
 	}
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -133,25 +128,50 @@ func payloadOf(m *synchronizer.Message) ([]byte, error) {
 	return data, nil
 }
 
-func objectOf(m *synchronizer.Message) any {
-	p := objectPayload{
-		Cluster: m.Cluster, Account: m.Account, Depth: m.Depth, Kind: m.Kind.String(), MsgID: m.MsgID,
-		Name: m.Name, Namespace: m.Namespace,
-	}
+// appendObject writes an objectPayload as encoding/json would, in one piece of
+// memory: most of it is base64, and every object of a server passes here.
+func appendObject(m *synchronizer.Message) []byte {
+	kind := m.Kind.String()
+	size := 192 + len(m.Cluster) + len(m.Account) + len(kind) + len(m.MsgID) + len(m.Name) + len(m.Namespace) + len(m.Checksum) +
+		base64.StdEncoding.EncodedLen(len(m.Body))
+	b := append(make([]byte, 0, size), '{')
 	if m.Event == synchronizer.EventGet {
-		return getPayload{BaseObject: m.Body, objectPayload: p}
-	}
-	if m.Event != synchronizer.EventDelete {
-		p.Checksum = &m.Checksum
-	}
-	if m.Event == synchronizer.EventPut || m.Event == synchronizer.EventPatch {
-		body := m.Body
-		if body == nil {
-			body = []byte{} // "" and not null
+		b = append(b, `"baseObject":`...)
+		if m.Body == nil {
+			b = append(b, "null"...)
+		} else {
+			b = appendBase64(b, m.Body)
 		}
-		p.Patch = &body
+		b = append(b, ',')
+	} else if m.Event != synchronizer.EventDelete {
+		b = append(appendText(append(b, `"checksum":`...), m.Checksum), ',')
 	}
-	return p
+	b = appendText(append(b, `"cluster":`...), m.Cluster)
+	b = appendText(append(b, `,"account":`...), m.Account)
+	b = strconv.AppendInt(append(b, `,"depth":`...), int64(m.Depth), 10)
+	b = appendText(append(b, `,"kind":`...), kind)
+	b = appendText(append(b, `,"msgId":`...), m.MsgID)
+	b = appendText(append(b, `,"name":`...), m.Name)
+	b = appendText(append(b, `,"namespace":`...), m.Namespace)
+	if m.Event == synchronizer.EventPut || m.Event == synchronizer.EventPatch {
+		b = appendBase64(append(b, `,"patch":`...), m.Body) // "" and not null
+	}
+	return append(b, `,"resourceVersion":0}`...)
+}
+
+func appendBase64(b, body []byte) []byte {
+	return append(base64.StdEncoding.AppendEncode(append(b, '"'), body), '"')
+}
+
+// appendText writes a string of JSON. What encoding/json would escape it writes.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // a string has no error
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 func clientsOf(m *synchronizer.Message) clientsPayload {
