@@ -19,6 +19,7 @@ const (
 	DropBacklog        DropReason = "client_backlog_full"
 	DropDisconnected   DropReason = "client_disconnected"
 	DropStale          DropReason = "stale"
+	DropLate           DropReason = "late"
 	DropForeign        DropReason = "identity_mismatch"
 	DropDeadLetter     DropReason = "dead_letter"
 	DropPatchBase      DropReason = "patch_not_applicable"
@@ -47,6 +48,7 @@ var DropReasons = []struct {
 	{DropBacklog, "server", "the client did not read and its backlog was full; the next reconciliation repairs it"},
 	{DropDisconnected, "server, client", "the other side left before the message was written; for a report of the HTTP endpoint: the process ended first"},
 	{DropStale, "ingester", "older than what the store holds; nothing is lost"},
+	{DropLate, "ingester", "about an object that was deleted longer ago than `ingester.tombstoneTTL`, or whose cluster was deleted, by a connection that spoke before that; a reconciliation repairs it where it exists after all"},
 	{DropForeign, "ingester", "account or cluster of the payload disagree with the record's properties"},
 	{DropDeadLetter, "ingester", "a record that can never be stored; it is kept on the dead-letter topic"},
 	{DropPatchBase, "ingester", "a patch that does not fit what is stored; the whole object was asked for"},

@@ -67,6 +67,7 @@ type plan struct {
 	keyOf     map[synchronizer.ObjectKey]int
 	connected []synchronizer.ClientSeen
 	kinds     []synchronizer.ClusterKind // of sentinels that were answered
+	reports   []int                      // items that are about events
 }
 
 // makePlan collects the sources in order of appearance (which becomes their
@@ -84,6 +85,8 @@ func (i *Ingester) makePlan(items []item) plan {
 			continue
 		}
 		switch {
+		case m.Event.AboutObject() && m.Event != synchronizer.EventGet && i.appends(m.Kind):
+			p.reports = append(p.reports, k)
 		case isSentinel(m):
 			p.kinds = append(p.kinds, synchronizer.ClusterKind{ClusterID: m.ClusterID, Kind: m.Kind})
 		case m.Event.AboutObject() && m.Event != synchronizer.EventGet:
@@ -122,6 +125,7 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 	p := i.makePlan(items)
 	objects := make([]object, len(p.keys))
 	var f folder
+	var asked []synchronizer.Message // about events
 	err := i.Store.Update(ctx, func(tx synchronizer.Tx) error {
 		generations, err := tx.Generations(ctx, p.sources)
 		if err != nil {
@@ -131,8 +135,12 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 		if err != nil {
 			return err
 		}
+		floors, err := i.floors(ctx, tx, p.keys, rows)
+		if err != nil {
+			return err
+		}
 		for k := range objects {
-			objects[k] = object{row: rows[k]}
+			objects[k] = object{row: rows[k], floor: floors[kindOf(&p.keys[k])]}
 		}
 		f = folder{now: i.Now(), offers: i.offers}
 		for k := range items {
@@ -142,6 +150,8 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 			}
 			m := &it.msg
 			switch at, about := p.keyOf[m.Key()]; {
+			case m.Event.AboutObject() && m.Event != synchronizer.EventGet && i.appends(m.Kind):
+				// below, all together
 			case isSentinel(m):
 				it.result = resultNoted
 			case i.Inventory != nil && len(requestsIn(m)) > 0:
@@ -154,6 +164,9 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 			default:
 				it.result = resultNone
 			}
+		}
+		if asked, err = i.reportAll(ctx, tx, &f, items, p.reports); err != nil {
+			return err
 		}
 		if err := tx.SeeClients(ctx, p.connected); err != nil {
 			return err
@@ -174,7 +187,7 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 		return questions{}, err
 	}
 	f.commit()
-	var q questions
+	q := questions{objects: asked}
 	for k := range objects {
 		switch o := &objects[k]; {
 		case o.ask != nil:
@@ -186,11 +199,73 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 	return q, nil
 }
 
+func kindOf(key *synchronizer.ObjectKey) synchronizer.ClusterKind {
+	return synchronizer.ClusterKind{ClusterID: key.ClusterID, Kind: key.Kind}
+}
+
+// floors reads those of the kinds of which a row is absent.
+func (i *Ingester) floors(ctx context.Context, tx synchronizer.Tx, keys []synchronizer.ObjectKey, rows []*synchronizer.Row) (map[synchronizer.ClusterKind]synchronizer.Order, error) {
+	floors := map[synchronizer.ClusterKind]synchronizer.Order{}
+	var kinds []synchronizer.ClusterKind
+	for k := range keys {
+		kind := kindOf(&keys[k])
+		if _, known := floors[kind]; rows[k] == nil && !known {
+			floors[kind] = synchronizer.Order{}
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return floors, nil
+	}
+	found, err := tx.Floors(ctx, kinds)
+	if err != nil {
+		return nil, err
+	}
+	for k := range kinds {
+		floors[kinds[k]] = found[k]
+	}
+	return floors, nil
+}
+
+// reportAll appends the events among the items and returns what is to be asked.
+func (i *Ingester) reportAll(ctx context.Context, tx synchronizer.Tx, f *folder, items []item, reports []int) ([]synchronizer.Message, error) {
+	if len(reports) == 0 {
+		return nil, nil
+	}
+	var rows []synchronizer.EventRow
+	var of []int
+	var asks []synchronizer.Message
+	for _, k := range reports {
+		var o object
+		row, what := f.report(&o, &items[k])
+		items[k].result = what
+		if row != nil {
+			rows, of = append(rows, *row), append(of, k)
+		}
+		if o.ask != nil {
+			asks = append(asks, *o.ask)
+		}
+	}
+	if len(rows) == 0 {
+		return asks, nil
+	}
+	added, err := tx.AppendEvents(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	for n, k := range of {
+		if !added[n] {
+			items[k].result = resultDuplicate
+		}
+	}
+	return asks, nil
+}
+
 // mark stores, in place of what the database does not take, that the object
 // exists and is not carried: with its checksum, so that it is not asked for again
 // and again. The dead letter holds the rest. A mark may be refused as well.
 func (i *Ingester) mark(ctx context.Context, it *item) error {
-	if e := it.msg.Event; e != synchronizer.EventPut && e != synchronizer.EventPatch {
+	if e := it.msg.Event; e != synchronizer.EventPut && e != synchronizer.EventPatch || i.appends(it.msg.Kind) {
 		return nil
 	}
 	marked := *it

@@ -47,6 +47,8 @@ func (i *Ingester) setAside(ctx context.Context, items []item) error {
 			i.Drop(it.dropReason(), it.name()+": "+it.fault.Error())
 		case resultStale:
 			i.Drop(synchronizer.DropStale, it.name())
+		case resultLate:
+			i.Drop(synchronizer.DropLate, it.name())
 		case resultPatch:
 			i.Drop(synchronizer.DropPatchBase, it.name())
 		case resultNone:

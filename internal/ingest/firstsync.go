@@ -92,7 +92,7 @@ func (i *Ingester) firstSync(ctx context.Context, id synchronizer.ClusterID, buf
 	msgID, depth := chain(&synchronizer.Message{})
 	missing := false
 	for _, kind := range i.V1Kinds {
-		if known[kind] {
+		if known[kind] || i.appends(kind) {
 			continue
 		}
 		missing = true

@@ -21,7 +21,8 @@ const maxAskDepth = synchronizer.MaxDepth - 2
 // object is one key of a batch: the row as it is stored, changed by one item
 // after the other.
 type object struct {
-	row   *synchronizer.Row // nil: the store knows nothing
+	row   *synchronizer.Row  // nil: the store knows nothing
+	floor synchronizer.Order // what is said of an absent object at or below it is late
 	ask   *synchronizer.Message
 	exact bool // only a reconciliation can get it: see escalate
 	kept  bool // the row has been changed, but only touched
@@ -66,6 +67,9 @@ func (f *folder) commit() {
 // fold applies one item to its object and says what became of it.
 func (f *folder) fold(o *object, it *item, order synchronizer.Order) result {
 	m := &it.msg
+	if o.row == nil && order.Compare(o.floor) <= 0 {
+		return resultLate
+	}
 	if o.row != nil {
 		switch c := order.Compare(o.row.Order); {
 		case c == 0:

@@ -22,7 +22,7 @@ const (
 	// the connection may be dead. Each further try may take twice as long.
 	transactionLimit, longestTransaction = time.Minute, 16 * time.Minute
 	// probeEvery is how often a database is asked that has nothing to do.
-	probeEvery = 5 * time.Second
+	probeEvery = 10 * time.Second
 )
 
 // health knows what is waited for.

@@ -18,8 +18,8 @@ import (
 	"synchronizer/internal/queue"
 )
 
-// Options are what an Ingester needs. All fields but those with a default and
-// Inventory must be set.
+// Options are what an Ingester needs. All fields but those with a default, Inventory,
+// EventKinds and Keeper must be set.
 type Options struct {
 	Queue synchronizer.Queue
 	Store synchronizer.Store
@@ -42,6 +42,11 @@ type Options struct {
 	// 60 s.
 	V1Kinds        []synchronizer.Kind
 	FirstSyncAfter time.Duration
+	// EventKinds are kinds whose objects are reports, beside those of Kubescape.
+	EventKinds []synchronizer.Kind
+	// Keeper forgets what Retention says; nil: nothing is forgotten.
+	Keeper    Forgetting
+	Retention Retention
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -111,6 +116,9 @@ func (i *Ingester) Run(ctx context.Context) error {
 	g.Go(func() error { return i.probe(ctx) })
 	if i.Inventory != nil {
 		g.Go(func() error { return i.keepAgenda(ctx) })
+	}
+	if i.Keeper != nil {
+		g.Go(func() error { return i.forget(ctx) })
 	}
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, synchronizer.ErrClosed) {
 		return fmt.Errorf("consuming: %w", err)

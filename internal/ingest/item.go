@@ -24,6 +24,7 @@ const (
 	resultAsked     result = "asked"     // the body is missing: GetObject
 	resultDuplicate result = "duplicate" // the same statement again
 	resultStale     result = "stale"     // the row is newer
+	resultLate      result = "late"      // of an object that was deleted and forgotten since
 	resultPatch     result = "patch_not_applicable"
 	resultNoted     result = "noted"  // about a connection, or a sentinel
 	resultListed    result = "listed" // a reconciliation was asked for

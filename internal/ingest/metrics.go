@@ -11,6 +11,7 @@ type metrics struct {
 	retries     *prometheus.CounterVec
 	listed      prometheus.Counter
 	refused     prometheus.Counter
+	forgotten   *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -42,6 +43,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "synchronizer_ingester_refused_total",
 		Help: "Attempts to write one record that the database refused",
 	})
-	reg.MustRegister(m.records, m.batch, m.transaction, m.retries, m.listed, m.refused)
+	m.forgotten = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "synchronizer_ingester_forgotten_total",
+		Help: "What the store has forgotten by age: tombstones, events, sources, clusters",
+	}, []string{"what"})
+	reg.MustRegister(m.records, m.batch, m.transaction, m.retries, m.listed, m.refused, m.forgotten)
 	return m
 }

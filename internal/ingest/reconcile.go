@@ -89,6 +89,9 @@ func (i *Ingester) listCluster(ctx context.Context, m *synchronizer.Message) err
 	var buf []byte
 	msgID, depth := chain(m)
 	for k := range status.Kinds {
+		if i.appends(status.Kinds[k].Kind) {
+			continue // what has happened is not compared
+		}
 		l := listing{
 			ClusterKind: synchronizer.ClusterKind{ClusterID: m.ClusterID, Kind: status.Kinds[k].Kind},
 			msgID:       msgID, depth: depth, about: status.Kinds[k].Objects,
