@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"go.uber.org/goleak"
 )
 
 // PulsarOptions are what a test may want to be different.
@@ -273,22 +272,4 @@ func (p *Pulsar) Start(t testing.TB) {
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// PulsarMain is Main for packages that use Pulsar's library. A goroutine of it
-// lives for an hour for each record that was read in chunks, and then ends.
-func PulsarMain(m *testing.M) int {
-	status := m.Run()
-	ends.Lock()
-	for _, end := range ends.all {
-		end()
-	}
-	ends.all = nil
-	ends.Unlock()
-	err := goleak.Find(goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = max(status, 1)
-	}
-	return status
 }

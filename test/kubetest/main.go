@@ -17,8 +17,8 @@ import (
 //
 // ready gets the cluster, or why there is none (for Require), and a folder that
 // lives as long as the tests. Main stops the cluster afterwards and fails if a
-// goroutine is left behind. The result is the exit code.
-func Main(m interface{ Run() int }, ready func(dir string, cluster *Cluster, err error)) int {
+// goroutine is left behind that is not ignored. The result is the exit code.
+func Main(m interface{ Run() int }, ready func(dir string, cluster *Cluster, err error), ignored ...goleak.Option) int {
 	dir, err := os.MkdirTemp("", "kubetest")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,7 +32,7 @@ func Main(m interface{ Run() int }, ready func(dir string, cluster *Cluster, err
 		err = cluster.Stop()
 	}
 	if err == nil {
-		err = goleak.Find()
+		err = goleak.Find(ignored...)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		if shared, startErr = c, err; err == nil {
 			startErr = build(dir)
 		}
-	}))
+	}, brokers.Lingering()))
 }
 
 func build(dir string) error {

@@ -74,7 +74,7 @@ func openNATS(ctx context.Context, p *app.Process, c *config.Config) (synchroniz
 	if err != nil {
 		return nil, err
 	}
-	return chunk.New(q, chunk.Options{MaxRecord: q.MaxPayload(), Drop: p.Drops.Drop, Logger: p.Logger}), nil
+	return chunk.New(q, chunk.Options{MaxRecord: q.MaxPayload(), Size: q.RecordSize, Drop: p.Drops.Drop, Logger: p.Logger}), nil
 }
 
 func openPulsar(ctx context.Context, p *app.Process, c *config.Config) (synchronizer.Queue, error) {

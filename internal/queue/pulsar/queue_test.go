@@ -22,7 +22,7 @@ import (
 	"synchronizer/test/brokers"
 )
 
-func TestMain(m *testing.M) { os.Exit(brokers.PulsarMain(m)) }
+func TestMain(m *testing.M) { os.Exit(brokers.Main(m)) }
 
 // names make topics of tests differ on a shared broker.
 var names atomic.Int64
