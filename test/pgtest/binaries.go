@@ -84,3 +84,6 @@ func open(dir string) bool {
 		}
 	}
 }
+
+// Program finds a program of the server's package, such as pg_dump.
+func Program(name string) (string, error) { return binary(name) }
