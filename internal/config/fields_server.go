@@ -36,15 +36,15 @@ var serverFields = []Field{
 	{Path: "backend.authenticationServer", Doc: "The service that decides which clients may come in."},
 	{
 		Path: "backend.authenticationServer.url",
-		Doc: "Address that is asked with GET, for at most 5 s: 200 lets the client in, another answer is 401 for it, none is 503.", Example: `"https://auth.example.com/check"`,
+		Doc:  "Address that is asked with GET, for at most 5 s: 200 lets the client in, another answer is 401 for it, none is 503.", Example: `"https://auth.example.com/check"`,
 	},
 	{
 		Path: "backend.authenticationServer.headerToQueryParamMapping",
-		Doc: "Headers of the client that become query parameters.", Example: `{"X-API-ACCOUNT": "customerGUID"}`,
+		Doc:  "Headers of the client that become query parameters.", Example: `{"X-API-ACCOUNT": "customerGUID"}`,
 	},
 	{
 		Path: "backend.authenticationServer.headerToHeaderMapping",
-		Doc: "Headers of the client that are passed on.", Example: `{"X-API-KEY": "X-API-KEY"}`,
+		Doc:  "Headers of the client that are passed on.", Example: `{"X-API-KEY": "X-API-KEY"}`,
 	},
 	{
 		Path: "backend.accessKeys", Origin: Ours, Enum: []string{"", AccessKeysStore},
