@@ -16,11 +16,12 @@ PACKAGES = ./...
 FUZZTIME = 30s
 SEEDS = 1-3
 DURATION = 3m
+KILLS = 50
 # Linters are pinned in a module of their own, outside of the product's go.mod.
 tool = go tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help up test bench soak faults queues fuzz lint format generate
+.PHONY: help up test bench soak kills faults queues fuzz lint format generate
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +32,7 @@ help: ## Print this list
 	@echo '  make test PACKAGES=./internal/link   test these packages only'
 	@echo '  make fuzz FUZZTIME=5m                how long each fuzz target runs'
 	@echo '  make soak SEEDS=1-3 DURATION=3m      these seeds, each so long'
+	@echo '  make kills SEEDS=1-3 KILLS=50        these seeds, each with so many kills'
 
 up: ## Synchronize a real cluster into a store on this machine and show it; Ctrl-C ends it
 	@exec scripts/quickstart.sh $(up_kubeconfig) $(up_cluster) $(ARGS)
@@ -43,6 +45,9 @@ bench: ## Measure first sync and latency on this machine (ARGS go to each bench 
 
 soak: ## Run the long run for SEEDS and append its figures to docs/results.md
 	@exec scripts/soak.sh $(SEEDS) $(DURATION)
+
+kills: ## Kill ingesters under load for SEEDS and append the figures to docs/results.md
+	@exec scripts/ingest-kills.sh $(SEEDS) $(KILLS)
 
 faults: ## Run the matrix of watch faults and write docs/faults.md
 	CI=true go test -count=1 -run '^TestFaultMatrix$$' ./test/scenario -update
