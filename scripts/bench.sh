@@ -8,8 +8,9 @@
 # which nothing happens and a reconciliation, against generated objects, then all of
 # them but the last against a real API server that it starts, which takes its share
 # of the same cores, and what needs one: the HTTP endpoint and writing into the
-# cluster. FLAGs go to every first sync. All of it is to take less than 10 minutes on
-# an idle machine with two cores.
+# cluster. Last come the queues and the relay, next to the brokers' own libraries; they
+# need Java 17 and Maven, or Docker. FLAGs go to every first sync. All of it is to take
+# less than 20 minutes on an idle machine with two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset KUBECONFIG
@@ -42,6 +43,7 @@ bench reconcile --client bin/client
 
 build_kubernetes
 start_kubernetes "$work/kubernetes"
+kubernetes_group=$pid
 real=(--client bin/client --kubeconfig "$kubeconfig")
 # What the API server answered for such objects, replayed.
 echo
@@ -56,3 +58,8 @@ bench idle "${real[@]}" --objects 200 --duration 40s --settle 5s
 bench first-sync "${real[@]}" --objects 20000 --runs 1 --strategy copy "$@"
 bench endpoint "${real[@]}"
 bench apply "${real[@]}"
+
+# The API server would take its share of the cores.
+end_group "$kubernetes_group"
+bench queue
+bench relay

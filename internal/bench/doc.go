@@ -12,6 +12,10 @@
 // (start and idle memory of the process that holds everything). Each gives a
 // Report: the machine, the data, and figures with their goals.
 //
+// Queue and Relay measure a part alone, in turn with the least that could do its
+// work: the broker's library, and before it a WebSocket, given the same bytes. Their
+// brokers are started by the scripts that people use.
+//
 // The API server is a stub that replays LIST pages from memory, so that the two
 // cores are the system's, or a real one in which the benchmark makes its objects
 // and removes them. The clock is that of the bench's process. What a process

@@ -34,8 +34,13 @@ const (
 	messagesPerSecond = "messages per second, from the clients until they are acknowledged behind the queue"
 )
 
-// relayGoals are messages per second with two cores for clients, server and broker.
-var relayGoals = map[string]*Goal{Embedded: atLeast(25_000), Kafka: atLeast(15_000)}
+// relayGoals are messages per second with two cores for clients, server and
+// broker; ceilingGoals are parts of the ceiling. With the others the ceiling is far
+// away: what the field's encoding adds (base64) is then compressed as well.
+var (
+	relayGoals   = map[string]*Goal{Embedded: atLeast(25_000), Kafka: atLeast(15_000)}
+	ceilingGoals = map[string]*Goal{Embedded: atLeast(.55)}
+)
 
 // Relay measures the way from clients through a server and the queue to a
 // consumer that acknowledges. In turn with each run of the server the same bytes
@@ -99,7 +104,7 @@ func (o *RelayOptions) pair(ctx context.Context, report *Report, b *broker, fram
 		report.add(group, "CPU time per message, clients", "µs", m.perMessage(m.clients, o.Messages), nil)
 		report.add(group, "messages read more than once", "", float64(m.repeated), nil)
 	}
-	report.add(groupCompared, "messages per second, as a part of those of the ceiling", "", rate[wayRelay]/rate[wayCeiling], atLeast(.55))
+	report.add(groupCompared, "messages per second, as a part of those of the ceiling", "", rate[wayRelay]/rate[wayCeiling], ceilingGoals[o.Broker])
 	report.add(groupCompared, "CPU time per message without clients, as a multiple of that of the ceiling", "", cpu[wayRelay]/cpu[wayCeiling], nil)
 	return nil
 }
