@@ -92,6 +92,16 @@ type Queue interface {
 	Close(ctx context.Context) error
 }
 
+// Reachable is what a Queue may be in addition: one that knows whether its broker
+// can do its work now.
+type Reachable interface {
+	// Reachable asks the broker over the connections that the queue works with, and
+	// returns nil when it has answered. It is cheap and ends with ctx. The error names
+	// the broker and what is wrong with it, and no secret; one that wraps ErrClosed is
+	// for good: the queue was closed, or cannot reconnect any more.
+	Reachable(ctx context.Context) error
+}
+
 // Tail is one subscription of a server to In. One goroutine uses it.
 type Tail interface {
 	// Next waits for at least one record and returns what has arrived, in order per

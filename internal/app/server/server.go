@@ -46,6 +46,7 @@ type Backend struct {
 	queue    openedQueue
 	relay    *relay.Server
 	ingester *ingest.Ingester
+	broker   broker
 
 	clients, health, people net.Listener
 	certificate             *telemetry.Certificate      // of clients; nil: no TLS
@@ -171,7 +172,7 @@ func (b *Backend) wireIngester() error {
 // Ready is nil while the process can take, store and show changes, as far as that
 // is its work.
 func (b *Backend) Ready() error {
-	var errs []error
+	errs := []error{b.broker.ready()}
 	if b.relay != nil {
 		errs = append(errs, b.relay.Ready())
 	}
@@ -202,13 +203,14 @@ func address(l net.Listener) string {
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if b.relay != nil {
-		g.Go(func() error { return b.relay.Run(ctx) })
+		g.Go(func() error { return b.untilEnd(ctx, "relay", b.relay.Run) })
 		g.Go(func() error { return b.serveClients(ctx) })
 	}
 	if b.ingester != nil {
-		g.Go(func() error { return b.ingester.Run(ctx) })
+		g.Go(func() error { return b.untilEnd(ctx, "ingester", b.ingester.Run) })
 		g.Go(func() error { return b.ingester.Announce(ctx) })
 	}
+	g.Go(func() error { return b.watchBroker(ctx) })
 	g.Go(func() error { return b.process.Health(ctx, b.health, b.Ready) })
 	g.Go(func() error { return b.process.Profiler(ctx) })
 	if b.people != nil {

@@ -5,7 +5,6 @@ package pulsar
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -86,33 +85,17 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 
 // reach finds out whether the broker can be used, and how large its messages may be.
 func reach(ctx context.Context, config *Config, secure *tls.Config) (maxMessage int, err error) {
-	hosts, withTLS, err := config.brokers()
-	if err != nil {
+	if _, withTLS, err := config.brokers(); err != nil {
 		return 0, err
-	}
-	if !withTLS {
+	} else if !withTLS {
 		secure = nil
 	}
 	token, err := config.token()
 	if err != nil {
 		return 0, err
 	}
-	method := ""
-	switch {
-	case token != "":
-		method = "token"
-	case config.CertFile != "":
-		method = "tls"
-	}
-	var all []error
-	for _, host := range hosts {
-		if maxMessage, err = handshake(ctx, host, secure, method, token); err == nil {
-			break
-		}
-		all = append(all, fmt.Errorf("broker %s: %w", host, err))
-	}
-	if len(all) == len(hosts) {
-		return 0, errors.Join(all...)
+	if maxMessage, err = anyBroker(ctx, config, secure, token); err != nil {
+		return 0, err
 	}
 	if maxMessage <= 0 {
 		maxMessage = defaultMaxMessage

@@ -50,6 +50,7 @@ var scenarios = []scenario{
 	{"PoisonAndOutage", "poison goes to the dead letters, nothing in ten minutes without database", every, testPoisonAndOutage},
 	{"BrokerStopped", "broker stopped and started in mid-traffic", disturbed, testStopped},
 	{"BrokerKilled", "broker killed (SIGKILL) and started in mid-traffic", disturbed, testKilled},
+	{"BrokerAwayIsSaid", "says that the broker is away, and that it is back", disturbed, testReachable},
 	{"BrokerAway", "broker away at the start", absent, testAway},
 	{"MissingTopic", "a topic that must exist does not", required, testMissingTopic},
 	{"Ways", "way in", ways, testWays},
