@@ -263,6 +263,7 @@ type Ingester struct {
 	Workers             int      `json:"workers"`
 	BatchMax            int      `json:"batchMax"`
 	V1Kinds             []string `json:"v1Kinds"`
+	EventKinds          []string `json:"eventKinds"`
 	TombstoneTTL        Duration `json:"tombstoneTTL"`
 	EventTTL            Duration `json:"eventTTL"`
 	MaxDeliveryAttempts int      `json:"maxDeliveryAttempts"`

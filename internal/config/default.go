@@ -70,6 +70,7 @@ func Default() *Config {
 			Workers:             1,
 			BatchMax:            500,
 			V1Kinds:             []string{},
+			EventKinds:          []string{},
 			TombstoneTTL:        Duration(24 * time.Hour),
 			EventTTL:            Duration(720 * time.Hour),
 			MaxDeliveryAttempts: 20,
@@ -167,11 +168,20 @@ func (c *Config) IngesterGroup() string {
 // Kinds are ingester.v1Kinds; none when the key is empty. Validation has refused those that
 // cannot be read.
 func (i *Ingester) Kinds() ([]synchronizer.Kind, error) {
-	kinds := make([]synchronizer.Kind, len(i.V1Kinds))
-	for n, text := range i.V1Kinds {
+	return parseKinds("ingester.v1Kinds", i.V1Kinds)
+}
+
+// Events are ingester.eventKinds in the same way.
+func (i *Ingester) Events() ([]synchronizer.Kind, error) {
+	return parseKinds("ingester.eventKinds", i.EventKinds)
+}
+
+func parseKinds(path string, texts []string) ([]synchronizer.Kind, error) {
+	kinds := make([]synchronizer.Kind, len(texts))
+	for n, text := range texts {
 		var err error
 		if kinds[n], err = synchronizer.ParseKind(text); err != nil {
-			return nil, fmt.Errorf("reading ingester.v1Kinds: %w", err)
+			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
 	}
 	return kinds, nil

@@ -164,11 +164,8 @@ func (r Resource) Events() bool {
 // server checks what the tables cannot say about the sections of server, ingester and up.
 func (k *checker) server(role Role) {
 	b := &k.config.Backend
-	for _, kind := range k.config.Ingester.V1Kinds {
-		if _, err := synchronizer.ParseKind(kind); err != nil {
-			k.problem("ingester.v1Kinds", "%q is not group/version/resource", kind)
-		}
-	}
+	k.kinds("ingester.v1Kinds", k.config.Ingester.V1Kinds)
+	k.kinds("ingester.eventKinds", k.config.Ingester.EventKinds)
 	k.queue(b)
 	if role == RoleIngester {
 		if b.QueueType() == QueueEmbedded {
@@ -198,6 +195,14 @@ func (k *checker) server(role Role) {
 		}
 	}
 	k.ports(b)
+}
+
+func (k *checker) kinds(path string, texts []string) {
+	for _, text := range texts {
+		if _, err := synchronizer.ParseKind(text); err != nil {
+			k.problem(path, "%q is not group/version/resource", text)
+		}
+	}
 }
 
 func (k *checker) address(path, text string) (host string, ok bool) {

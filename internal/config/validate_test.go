@@ -105,7 +105,7 @@ func TestBadConfigurations(t *testing.T) {
 			name: "server with everything wrong", role: RoleServer,
 			content: `{"backend": {"listen": "8080", "healthPort": -1, "messageQueue": {"type": "rabbit", "embedded": {"maxAge": 1e12}},
  "reconciliationTaskConfig": {"taskIntervalSeconds": 1e30}, "clientBacklogBytes": "1.5", "dataDir": ""},
- "ingester": {"batchMax": 0, "v1Kinds": "pods", "tombstoneTTL": "soon"}, "api": {"listen": "0.0.0.0:8090"}, "store": []}`,
+ "ingester": {"batchMax": 0, "v1Kinds": "pods", "eventKinds": "a/b", "tombstoneTTL": "soon"}, "api": {"listen": "0.0.0.0:8090"}, "store": []}`,
 			want: []string{
 				`backend.messageQueue.embedded.maxAge: "1e12" is too large (config.json:1)`,
 				`backend.clientBacklogBytes: "1.5" is not a whole number (config.json:2)`,
@@ -116,6 +116,7 @@ func TestBadConfigurations(t *testing.T) {
 				`backend.messageQueue.type: unknown value "rabbit": use embedded, pulsar, kafka or nats (config.json:1)`,
 				"ingester.batchMax: must be 1 or more (config.json:3)",
 				`ingester.v1Kinds: "pods" is not group/version/resource (config.json:3)`,
+				`ingester.eventKinds: "a/b" is not group/version/resource (config.json:3)`,
 				"backend.dataDir: must not be empty (config.json:2)",
 				`backend.listen: "8080" is not host:port (config.json:1)`,
 				`api.listen: "0.0.0.0:8090" is not a loopback address: plain HTTP would carry tokens in the clear; api.tlsListen is for other addresses (config.json:3)`,

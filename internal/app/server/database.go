@@ -7,6 +7,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/config"
+	"synchronizer/internal/ingest"
 	"synchronizer/internal/store/postgres"
 	"synchronizer/internal/store/sqlite"
 )
@@ -18,6 +19,7 @@ type database interface {
 	synchronizer.Reader
 	synchronizer.Credentials
 	synchronizer.Keyring
+	ingest.Forgetting
 }
 
 // openDatabase opens what the section store chooses.

@@ -160,10 +160,20 @@ func (b *Backend) wireIngester() error {
 	if err != nil {
 		return err
 	}
+	events, err := c.Ingester.Events()
+	if err != nil {
+		return err
+	}
 	b.ingester = ingest.New(ingest.Options{
-		Queue: b.queue.Queue, Store: b.store, Inventory: b.store, V1Kinds: kinds,
+		Queue: b.queue.Queue, Store: b.store, Inventory: b.store, V1Kinds: kinds, EventKinds: events,
 		Encoder: queue.Encoder{Encoding: b.queue.encoding, Producer: queue.Backend},
-		Group:   c.IngesterGroup(), BatchRecords: c.Ingester.BatchMax, BatchBytes: batchBytes,
+		Group:   c.IngesterGroup(), Workers: c.Ingester.Workers, BatchRecords: c.Ingester.BatchMax, BatchBytes: batchBytes,
+		MaxAttempts: c.Ingester.MaxDeliveryAttempts,
+		Keeper:      b.store,
+		Retention: ingest.Retention{
+			Tombstones: time.Duration(c.Ingester.TombstoneTTL), Events: time.Duration(c.Ingester.EventTTL),
+			Clusters: time.Duration(c.Store.Retention.ClustersNotSeenFor),
+		},
 		Logger: p.Logger, Registerer: p.Registerer("ingester"), Drop: p.Drops.Drop,
 	})
 	return nil
