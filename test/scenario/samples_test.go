@@ -28,6 +28,7 @@ var samples = []struct {
 	{folder: "server-embedded"},
 	{folder: "server", script: "pulsar.sh", variable: "BACKEND.PULSARCONFIG.URL", scheme: "pulsar://"},
 	{folder: "server-kafka", script: "kafka.sh", variable: "BACKEND.MESSAGEQUEUE.KAFKACONFIG.BOOTSTRAPSERVERS"},
+	{folder: "server-postgres", script: "postgres.sh"},
 	{folder: "server-nats", script: "nats.sh", variable: "SYNCHRONIZER_BACKEND_MESSAGEQUEUE_NATSCONFIG_SERVERS", scheme: "nats://"},
 }
 
@@ -124,16 +125,16 @@ func startScript(t *testing.T, name, variable, scheme string) []string {
 		out, err := cmd.Output()
 		return string(out), err
 	}
-	cache, err := brokers.CacheFolder()
-	require.NoError(t, err)
 	t.Cleanup(func() {
 		_, err := run("stop")
 		require.NoError(t, err)
-		kind := strings.TrimSuffix(name, ".sh")
-		require.NoError(t, os.RemoveAll(filepath.Join(cache, kind, "broker-"+port)))
+		removeData(t, strings.TrimSuffix(name, ".sh"), port)
 	})
 	said, err := run("start")
 	require.NoError(t, err)
+	if url := regexp.MustCompile(`"url": "(postgres:.*?)"`).FindStringSubmatch(said); url != nil {
+		return []string{"SYNCHRONIZER_STORE_POSTGRES_URL=" + url[1]}
+	}
 	address := scheme + "127.0.0.1:" + port
 	require.Contains(t, said, address, "what to put into the configuration")
 	variables := []string{variable + "=" + address}
@@ -141,4 +142,20 @@ func startScript(t *testing.T, name, variable, scheme string) []string {
 		variables = append(variables, "BACKEND.PULSARCONFIG.ADMINURL="+admin[1])
 	}
 	return variables
+}
+
+// removeData removes what a script keeps of a program that is not to come back.
+func removeData(t *testing.T, program, port string) {
+	t.Helper()
+	cache, err := brokers.CacheFolder()
+	require.NoError(t, err)
+	dir := filepath.Join(cache, program, "broker-"+port)
+	if program == "postgres" {
+		if os.Getuid() == 0 && os.Getenv("SYNCHRONIZER_CACHE") == "" {
+			cache = "/var/cache/synchronizer/brokers" // it does not run as root
+		}
+		dir = filepath.Join(cache, program, "server-"+port)
+	}
+	require.DirExists(t, dir)
+	require.NoError(t, os.RemoveAll(dir))
 }
