@@ -83,9 +83,8 @@ func read(r *synchronizer.Record) item {
 	}
 	it.uid, it.resourceVersion = meta.UID, meta.ResourceVersion
 	if m.Checksum == "" {
-		if it.msg.Checksum, err = checksum.ObjectV1(m.Body); err != nil {
-			it.fail(fmt.Errorf("computing checksum: %w", err))
-		}
+		// Of a number that no float64 holds there is none: the object is stored without.
+		it.msg.Checksum, _ = checksum.ObjectV1(m.Body)
 	}
 	return it
 }
