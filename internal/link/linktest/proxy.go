@@ -3,7 +3,9 @@
 package linktest
 
 import (
+	"crypto/x509"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,9 +39,23 @@ type Connect struct {
 }
 
 // NewProxy listens until the test ends.
-func NewProxy(t testing.TB) *Proxy {
+func NewProxy(t testing.TB) *Proxy { return newProxy(t, (*httptest.Server).Start) }
+
+// NewTLSProxy is one that is spoken to over TLS; its certificate is for 127.0.0.1
+// and example.com.
+func NewTLSProxy(t testing.TB) (p *Proxy, certificate *x509.Certificate) {
+	p = newProxy(t, func(server *httptest.Server) {
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+		server.StartTLS()
+		certificate = server.Certificate()
+	})
+	return p, certificate
+}
+
+func newProxy(t testing.TB, start func(*httptest.Server)) *Proxy {
 	p := &Proxy{tunnels: map[net.Conn]struct{}{}}
-	server := httptest.NewServer(p)
+	server := httptest.NewUnstartedServer(p)
+	start(server)
 	p.Host = server.Listener.Addr().String()
 	t.Cleanup(func() {
 		p.Cut()
