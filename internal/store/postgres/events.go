@@ -38,7 +38,7 @@ type eventReader struct {
 
 // EventsBehind implements walk.EventIndex.
 func (r eventReader) EventsBehind(ctx context.Context, account int64, behind walk.EventPlace, limit int, each func(*walk.FoundEvent) bool) error {
-	for ask := portion; limit > 0; ask *= 10 {
+	for ask := portion; limit > 0; ask *= 4 {
 		ask = min(ask, limit)
 		got, more := 0, true
 		err := r.query(ctx, `SELECT e.id, e.at, e.ident, e.ns, e.name, e.uid, e.rv, c.name, k.grp, k.version, k.resource

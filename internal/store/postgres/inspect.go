@@ -20,7 +20,7 @@ func (db *DB) Stats(ctx context.Context) (s synchronizer.StoreStats, err error) 
 	err = db.reading(ctx, "counting what is stored", func(r pgx.Tx) error {
 		return r.QueryRow(ctx, `SELECT 'PostgreSQL ' || current_setting('server_version'),
 			(SELECT coalesce(max(version_id), 0) FROM schema_versions WHERE is_applied),
-			(SELECT sum(pg_total_relation_size(t))::bigint FROM unnest(ARRAY['accounts', 'clusters', 'sources', 'kinds', 'objects', 'labels',
+			(SELECT sum(pg_total_relation_size(t))::bigint FROM unnest(ARRAY['accounts', 'clusters', 'sources', 'kinds', 'objects',
 				'sets', 'changes', 'events', 'access_keys', 'api_tokens']::regclass[]) t),
 			(SELECT count(*) FROM accounts), (SELECT count(*) FROM clusters WHERE deleted_at IS NULL), (SELECT count(*) FROM kinds),
 			(SELECT count(*) FROM sources), count(*) FILTER (WHERE deleted_at IS NULL), count(deleted_at),
@@ -37,7 +37,7 @@ func (db *DB) Check(ctx context.Context, each func(problem string)) error {
 	return db.reading(ctx, "checking the database", func(tx pgx.Tx) error {
 		r := reader{tx: tx}
 		audit := index.NewAudit(each)
-		for _, step := range []func(context.Context, *index.Audit) error{r.checkObjects, r.checkLabels, r.checkKinds, r.checkSets} {
+		for _, step := range []func(context.Context, *index.Audit) error{r.checkObjects, r.checkKinds, r.checkSets} {
 			if err := step(ctx, audit); err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ func (db *DB) Check(ctx context.Context, each func(problem string)) error {
 
 func (r reader) checkObjects(ctx context.Context, audit *index.Audit) error {
 	return r.query(ctx, `SELECT a.name, c.name, k.grp, k.version, k.resource, o.ns, o.name, o.kind, o.id, o.digest, o.h1, o.h2,
-			o.labels::text, o.words, o.body::text, o.raw, o.deleted_at IS NULL
+			o.labels::text, o.terms, o.body::text, o.raw, o.deleted_at IS NULL
 		FROM objects o LEFT JOIN kinds k ON k.id = o.kind LEFT JOIN clusters c ON c.id = k.cluster LEFT JOIN accounts a ON a.id = c.account`,
 		nil, func(rows pgx.Rows) (bool, error) {
 			var names [5]pgtype.Text
@@ -56,10 +56,10 @@ func (r reader) checkObjects(ctx context.Context, audit *index.Audit) error {
 			var digest, raw []byte
 			var h1, h2 int64
 			var labels, json pgtype.Text
-			var words []int64
+			var terms []int64
 			var kind int32
 			err := rows.Scan(&names[0], &names[1], &names[2], &names[3], &names[4], &s.Key.Namespace, &s.Key.Name, &kind, &s.ID, &digest, &h1, &h2,
-				&labels, &words, &json, &raw, &s.Live)
+				&labels, &terms, &json, &raw, &s.Live)
 			if err != nil {
 				return false, err
 			}
@@ -70,27 +70,14 @@ func (r reader) checkObjects(ctx context.Context, audit *index.Audit) error {
 			}
 			s.Kind, s.Hash, s.Labels, s.Body = int64(kind), wholeHash(h1, h2), index.Labels(labels.String), fromBody(json, raw)
 			copy(s.Digest[:], digest)
-			// Words are stored with the kind mixed in; what they should be is known.
-			if entry := index.Of(&s.Key, s.Body); slices.Equal(kindWords(kind, entry.Words), words) {
+			// Terms are hashes with the kind mixed in; what they should be is known.
+			entry := index.Of(&s.Key, s.Body)
+			if s.Words = terms; s.Live && slices.Equal(termsOf(kind, &entry), terms) {
 				s.Words = entry.Words
-			} else {
-				s.Words = words
 			}
 			audit.Object(&s)
 			return true, nil
 		})
-}
-
-func (r reader) checkLabels(ctx context.Context, audit *index.Audit) error {
-	return audit.Rows(false, func(row func(kind, term, obj int64)) error {
-		return r.query(ctx, "SELECT kind, label, obj FROM labels", nil, func(rows pgx.Rows) (bool, error) {
-			var kind int32
-			var label, obj int64
-			err := rows.Scan(&kind, &label, &obj)
-			row(int64(kind), label, obj)
-			return true, err
-		})
-	})
 }
 
 func (r reader) checkKinds(ctx context.Context, audit *index.Audit) error {

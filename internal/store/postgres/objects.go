@@ -28,8 +28,8 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 		if err != nil {
 			return err
 		}
-		if len(query.Words()) > 0 {
-			// A page of few words never pays to read the whole table.
+		if query.Terms() {
+			// To read the whole table never pays for a page.
 			if _, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off"); err != nil {
 				return err
 			}

@@ -73,7 +73,6 @@ func (t *tx) deleteClusters(ctx context.Context, clusters []clusterRow) error {
 	for _, c := range clusters {
 		const ofKinds = " WHERE kind IN (SELECT id FROM kinds WHERE cluster = $1)"
 		statements := []statement{
-			{"deleting labels", "DELETE FROM labels" + ofKinds, []any{c.id}, -1},
 			{"deleting sets", "DELETE FROM sets" + ofKinds, []any{c.id}, -1},
 			{"deleting events", "DELETE FROM events" + ofKinds, []any{c.id}, -1},
 			{"deleting objects", "DELETE FROM objects" + ofKinds, []any{c.id}, -1},

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,25 +119,36 @@ func unitOf(b []byte) int {
 	return n
 }
 
-// kindWord is a word's hash in the index of words. The kind is mixed in, so that
-// the hits of one kind are one list, however many other kinds have the word.
-func kindWord(kind int32, word int64) int64 {
-	x := uint64(word)<<16 ^ uint64(uint32(kind))*0x9e3779b97f4a7c15
+// Salts keep a label apart from a word that has the same hash.
+const (
+	labelSalt = 0x9e3779b97f4a7c15
+	wordSalt  = 0xc2b2ae3d27d4eb4f
+)
+
+// term is the hash of a label or word in the index of terms. The kind is mixed in,
+// so that the hits of one kind are one list, however many other kinds have them.
+func term(kind int32, salt uint64, hash int64) int64 {
+	x := uint64(hash) ^ uint64(uint32(kind)+1)*salt
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93
 	x ^= x >> 32
 	return int64(x)
 }
 
-func kindWords(kind int32, words index.Words) []int64 {
-	if len(words) == 0 {
-		return nil
+// termsOf are those of an object, sorted.
+func termsOf(kind int32, entry *index.Entry) []int64 {
+	labels := entry.Labels.Hashes()
+	terms := make([]int64, 0, len(labels)+len(entry.Words))
+	for _, label := range labels {
+		terms = append(terms, term(kind, labelSalt, label))
 	}
-	result := make([]int64, len(words))
-	for i, word := range words {
-		result[i] = kindWord(kind, word)
+	for _, word := range entry.Words {
+		terms = append(terms, term(kind, wordSalt, word))
 	}
-	return result
+	slices.Sort(terms)
+	return terms
 }
 
 // halves is a hash as two columns.

@@ -40,7 +40,6 @@ type rowKey struct {
 // that there is none.
 type knownRow struct {
 	id     int64
-	labels string
 	live   bool
 	h1, h2 int64
 }

@@ -17,7 +17,7 @@ const rowColumns = "o.uid, o.rv, o.checksum, o.offered, o.gen, o.seq, o.updated_
 
 // The rows are locked in the order of their keys, in which every transaction
 // locks them.
-const lockRows = `SELECT k.at, o.id, o.labels::text, o.h1, o.h2, ` + rowColumns + `,
+const lockRows = `SELECT k.at, o.id, o.h1, o.h2, ` + rowColumns + `,
 	CASE WHEN k.body THEN o.body::text END, CASE WHEN k.body THEN o.raw END
 	FROM unnest($1::int[], $2::int[], $3::text[], $4::text[], $5::bool[]) k (at, kind, ns, name, body)
 	JOIN objects o ON o.kind = k.kind AND o.ns = k.ns AND o.name = k.name
@@ -62,14 +62,14 @@ func (t *tx) Rows(ctx context.Context, keys []synchronizer.ObjectKey, bodies []b
 	err := t.query(ctx, "reading rows", lockRows, []any{at, numbers, namespaces, names, wanted}, func(rows pgx.Rows) error {
 		var place int32
 		var known knownRow
-		var labels, json pgtype.Text
+		var json pgtype.Text
 		var raw []byte
 		row := &synchronizer.Row{}
-		if err := scanRow(rows, row, []any{&place, &known.id, &labels, &known.h1, &known.h2}, &json, &raw); err != nil {
+		if err := scanRow(rows, row, []any{&place, &known.id, &known.h1, &known.h2}, &json, &raw); err != nil {
 			return err
 		}
 		row.Key, row.Body = keys[place], fromBody(json, raw)
-		known.labels, known.live = labels.String, !row.Deleted()
+		known.live = !row.Deleted()
 		t.known[places[place]] = known
 		result[place] = row
 		return nil

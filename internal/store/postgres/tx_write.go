@@ -58,13 +58,12 @@ func (t *tx) Write(ctx context.Context, rows []synchronizer.Row) error {
 	written := append(updated[:len(updated):len(updated)], inserted...)
 	statements := append(touchRows(touched), updateRows(updated)...)
 	statements = append(statements, insertRows(inserted)...)
-	statements = append(statements, labelRows(written)...)
 	if err := t.send(ctx, statements); err != nil {
 		return err
 	}
 	for i := range written {
 		c := &written[i]
-		c.entry.Words = nil
+		c.entry = index.Entry{}
 		t.known[c.key] = c.after
 		t.changed = append(t.changed, *c)
 	}
@@ -102,7 +101,7 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 		c.after = knownRow{id: c.before.id}
 		if !c.row.Deleted() && !c.row.Touched {
 			c.entry = index.Of(&c.row.Key, c.row.Body)
-			c.after.live, c.after.labels = true, string(c.entry.Labels)
+			c.after.live = true
 			var set checksum.Set
 			set.Add(c.row.Key.Namespace, c.row.Key.Name, c.row.Digest)
 			c.after.h1, c.after.h2 = halves(set.Hash)
@@ -154,7 +153,7 @@ type columns struct {
 	updated, deleted                                              []pgtype.Timestamptz
 	ok                                                            []bool
 	digests, raw                                                  [][]byte
-	labels, words, bodies                                         []pgtype.Text
+	labels, terms, bodies                                         []pgtype.Text
 }
 
 func columnsOf(changes []change) *columns {
@@ -178,7 +177,7 @@ func columnsOf(changes []change) *columns {
 		c.digests = append(c.digests, digest)
 		labels := string(change.entry.Labels)
 		c.labels = append(c.labels, pgtype.Text{String: labels, Valid: labels != ""})
-		c.words = append(c.words, arrayText(kindWords(change.key.kind, change.entry.Words)))
+		c.terms = append(c.terms, arrayText(termsOf(change.key.kind, &change.entry)))
 		var json pgtype.Text
 		var raw []byte
 		var ok bool
@@ -193,25 +192,25 @@ func columnsOf(changes []change) *columns {
 func (c *columns) args() []any {
 	return []any{
 		c.ids, c.kinds, c.namespaces, c.names, c.gens, c.seqs, c.h1, c.h2, c.updated, c.deleted, c.ok,
-		c.uids, c.versions, c.checksums, c.offered, c.states, c.digests, c.labels, c.words, c.bodies, c.raw,
+		c.uids, c.versions, c.checksums, c.offered, c.states, c.digests, c.labels, c.terms, c.bodies, c.raw,
 	}
 }
 
-// rowArrays is args in SQL. Arrays of arrays have to be of one length, so words
+// rowArrays is args in SQL. Arrays of arrays have to be of one length, so terms
 // come as texts.
 const rowArrays = `unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
 	$9::timestamptz[], $10::timestamptz[], $11::bool[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
 	$17::bytea[], $18::text[], $19::text[], $20::text[], $21::bytea[])
-	t (id, kind, ns, name, gen, seq, h1, h2, updated_at, deleted_at, body_ok, uid, rv, checksum, offered, state, digest, labels, words, body, raw)`
+	t (id, kind, ns, name, gen, seq, h1, h2, updated_at, deleted_at, body_ok, uid, rv, checksum, offered, state, digest, labels, terms, body, raw)`
 
 func insertRows(changes []change) []statement {
 	if len(changes) == 0 {
 		return nil
 	}
 	const text = `INSERT INTO objects (id, kind, ns, name, gen, seq, h1, h2, updated_at, deleted_at, body_ok,
-			uid, rv, checksum, offered, state, digest, labels, words, body, raw)
+			uid, rv, checksum, offered, state, digest, labels, terms, body, raw)
 		SELECT id, kind, ns, name, gen, seq, h1, h2, updated_at, deleted_at, body_ok,
-			uid, rv, checksum, offered, state, digest, labels::json, words::bigint[], body::json, raw
+			uid, rv, checksum, offered, state, digest, labels::json, terms::bigint[], body::json, raw
 		FROM ` + rowArrays + ` ON CONFLICT (kind, ns, name) DO NOTHING`
 	return []statement{{"inserting rows", text, columnsOf(changes).args(), int64(len(changes))}}
 }
@@ -222,7 +221,7 @@ func updateRows(changes []change) []statement {
 	}
 	const text = `UPDATE objects o SET gen = t.gen, seq = t.seq, h1 = t.h1, h2 = t.h2, updated_at = t.updated_at,
 			deleted_at = t.deleted_at, body_ok = t.body_ok, uid = t.uid, rv = t.rv, checksum = t.checksum, offered = t.offered,
-			state = t.state, digest = t.digest, labels = t.labels::json, words = t.words::bigint[], body = t.body::json, raw = t.raw
+			state = t.state, digest = t.digest, labels = t.labels::json, terms = t.terms::bigint[], body = t.body::json, raw = t.raw
 		FROM ` + rowArrays + ` WHERE o.id = t.id`
 	return []statement{{"updating rows", text, columnsOf(changes).args(), int64(len(changes))}}
 }
@@ -236,55 +235,4 @@ func touchRows(changes []change) []statement {
 	return []statement{{"confirming rows", `UPDATE objects o SET gen = t.gen, seq = t.seq, offered = t.offered
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) t (id, gen, seq, offered) WHERE o.id = t.id`,
 		[]any{c.ids, c.gens, c.seqs, c.offered}, int64(len(changes))}}
-}
-
-// labelRows are the statements that bring the index of labels up to date.
-func labelRows(changes []change) []statement {
-	var removed, added labelColumns
-	for i := range changes {
-		c := &changes[i]
-		if c.after.labels == c.before.labels {
-			continue
-		}
-		gone, come := index.Change(index.Labels(c.before.labels).Hashes(), c.entry.Labels.Hashes())
-		removed.add(gone, c)
-		added.add(come, c)
-	}
-	var statements []statement
-	if len(removed) > 0 {
-		statements = append(statements, statement{"deleting labels", `DELETE FROM labels l USING unnest($1::bigint[], $2::int[], $3::bigint[]) t (label, kind, obj)
-			WHERE l.label = t.label AND l.kind = t.kind AND l.obj = t.obj`, removed.args(), -1})
-	}
-	if len(added) > 0 {
-		statements = append(statements, statement{"inserting labels", `INSERT INTO labels (label, kind, obj)
-			SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[]) ON CONFLICT DO NOTHING`, added.args(), -1})
-	}
-	return statements
-}
-
-// labelRow is one row of the table labels.
-type labelRow struct {
-	label int64
-	kind  int32
-	obj   int64
-}
-
-type labelColumns []labelRow
-
-func (l *labelColumns) add(labels []int64, c *change) {
-	for _, label := range labels {
-		*l = append(*l, labelRow{label, c.key.kind, c.after.id})
-	}
-}
-
-// args are the rows in the order of the table, for neighbours.
-func (l labelColumns) args() []any {
-	slices.SortFunc(l, func(a, b labelRow) int {
-		return cmp.Or(cmp.Compare(a.label, b.label), cmp.Compare(a.kind, b.kind), cmp.Compare(a.obj, b.obj))
-	})
-	labels, kinds, objects := make([]int64, len(l)), make([]int32, len(l)), make([]int64, len(l))
-	for i, row := range l {
-		labels[i], kinds[i], objects[i] = row.label, row.kind, row.obj
-	}
-	return []any{labels, kinds, objects}
 }

@@ -28,7 +28,7 @@ const walkColumns = "o.id, o.ns, o.name, o.labels::text, coalesce(pg_column_size
 
 func (r reader) columns() string {
 	if len(r.words) > 0 {
-		return walkColumns + ", o.words"
+		return walkColumns + ", o.terms"
 	}
 	return walkColumns
 }
@@ -36,10 +36,10 @@ func (r reader) columns() string {
 // found reads a row of walkColumns.
 func (r reader) found(rows pgx.Rows, kind walk.Kind, row *walk.Found) error {
 	var labels pgtype.Text
-	var words []int64
+	var terms []int64
 	var after []any
 	if len(r.words) > 0 {
-		after = append(after, &words)
+		after = append(after, &terms)
 	}
 	key := &row.Row.Key
 	key.ClusterID, key.Kind = kind.ClusterID, kind.Kind
@@ -47,7 +47,7 @@ func (r reader) found(rows pgx.Rows, kind walk.Kind, row *walk.Found) error {
 	key.Namespace, key.Name = fromText(key.Namespace), fromText(key.Name)
 	row.Labels = index.Labels(labels.String)
 	for _, word := range r.words {
-		if slices.Contains(words, kindWord(int32(kind.ID), word)) {
+		if slices.Contains(terms, term(int32(kind.ID), wordSalt, word)) {
 			row.Words = append(row.Words, word)
 		}
 	}
@@ -68,13 +68,13 @@ func (r reader) query(ctx context.Context, text string, args []any, scan func(pg
 	return rows.Err()
 }
 
-// portion is how many rows a scan asks for at first, and then ten times as many:
-// of a query that ends early, the server would send all the same.
-const portion = 200
+// portion is how many rows a scan asks for at first, if not for all, and then four
+// times as many: of a query that ends early, the server would send all the same.
+const portion = 500
 
 // Scan implements walk.Ranges.
 func (r reader) Scan(ctx context.Context, kind walk.Kind, of walk.Range, limit int, each func(*walk.Found) bool) error {
-	for ask := portion; limit > 0; ask *= 10 {
+	for ask := portion; limit > 0; ask *= 4 {
 		ask = min(ask, limit)
 		var last walk.Place
 		got, more := 0, true
@@ -159,34 +159,42 @@ func (r reader) LastName(ctx context.Context, kind walk.Kind, namespace string) 
 	return fromText(name.String), err
 }
 
+// ofTerm is the condition on objects o for a term of one kind. The sum keeps
+// the index of keys out: of that the planner thinks too well.
+const ofTerm = "o.terms && $1::bigint[] AND o.kind + 0 = $2"
+
+// hashes are those of a term in the index.
+func hashes(kind walk.Kind, t walk.Term) []int64 {
+	salt := uint64(labelSalt)
+	if t.Word {
+		salt = wordSalt
+	}
+	result := make([]int64, len(t.Hashes))
+	for i, hash := range t.Hashes {
+		result[i] = term(int32(kind.ID), salt, hash)
+	}
+	return result
+}
+
 // Count implements walk.Postings.
 func (r reader) Count(ctx context.Context, kind walk.Kind, t walk.Term, limit int) (n int, err error) {
-	if t.Word {
-		err = r.tx.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM objects WHERE words @> ARRAY[$1::bigint] AND kind = $2 LIMIT $3) x",
-			kindWord(int32(kind.ID), t.Hashes[0]), int32(kind.ID), limit).Scan(&n)
-		return n, err
-	}
-	err = r.tx.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM labels WHERE label = ANY($1::bigint[]) AND kind = $2 LIMIT $3) x",
-		t.Hashes, int32(kind.ID), limit).Scan(&n)
+	err = r.tx.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM objects o WHERE "+ofTerm+" LIMIT $3) x",
+		hashes(kind, t), int32(kind.ID), limit).Scan(&n)
 	return n, err
 }
 
 // Having implements walk.Postings.
 func (r reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (map[int64]bool, error) {
-	numbers := make([]int32, len(kinds))
-	words := make([]int64, len(kinds))
-	for i, kind := range kinds {
-		numbers[i] = int32(kind.ID)
-		words[i] = kindWord(numbers[i], t.Hashes[0])
-	}
-	text, args := `SELECT k FROM unnest($1::int[]) k WHERE EXISTS (SELECT 1 FROM labels l WHERE l.kind = k AND l.label = ANY($2::bigint[]))`, []any{numbers, t.Hashes}
-	if t.Word {
-		text = `SELECT k FROM unnest($1::int[], $2::bigint[]) w (k, word), LATERAL
-			(SELECT 1 FROM objects o WHERE o.words @> ARRAY[w.word] AND o.kind = w.k LIMIT 1) o`
-		args = []any{numbers, words}
+	var numbers []int32
+	var terms []int64
+	for _, kind := range kinds {
+		for _, hash := range hashes(kind, t) {
+			numbers, terms = append(numbers, int32(kind.ID)), append(terms, hash)
+		}
 	}
 	have := map[int64]bool{}
-	err := r.query(ctx, text, args, func(rows pgx.Rows) (bool, error) {
+	err := r.query(ctx, `SELECT DISTINCT w.kind FROM unnest($1::int[], $2::bigint[]) w (kind, term), LATERAL
+		(SELECT 1 FROM objects o WHERE o.terms && ARRAY[w.term] AND o.kind + 0 = w.kind LIMIT 1) o`, []any{numbers, terms}, func(rows pgx.Rows) (bool, error) {
 		var kind int32
 		err := rows.Scan(&kind)
 		have[int64(kind)] = true
@@ -197,12 +205,7 @@ func (r reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (map
 
 // Find implements walk.Postings.
 func (r reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each func(*walk.Found)) error {
-	text, args := "SELECT "+r.columns()+" FROM labels l JOIN objects o ON o.id = l.obj WHERE l.label = ANY($1::bigint[]) AND l.kind = $2", []any{t.Hashes, int32(kind.ID)}
-	if t.Word {
-		text = "SELECT " + r.columns() + " FROM objects o WHERE o.words @> ARRAY[$1::bigint] AND o.kind = $2"
-		args[0] = kindWord(int32(kind.ID), t.Hashes[0])
-	}
-	return r.query(ctx, text, args, func(rows pgx.Rows) (bool, error) {
+	return r.query(ctx, "SELECT "+r.columns()+" FROM objects o WHERE "+ofTerm, []any{hashes(kind, t), int32(kind.ID)}, func(rows pgx.Rows) (bool, error) {
 		f := &walk.Found{}
 		if err := r.found(rows, kind, f); err != nil {
 			return false, err

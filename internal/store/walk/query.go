@@ -74,6 +74,9 @@ func NewQuery(q *synchronizer.ObjectQuery) (*Query, error) {
 // them that they have, or with all of theirs; if there are none, with none.
 func (q *Query) Words() index.Words { return q.search }
 
+// Terms reports whether an index of labels or words may be asked.
+func (q *Query) Terms() bool { return len(q.terms()) > 0 }
+
 // PageLimit gives the limit of a page, or an error that wraps ErrInvalid.
 func PageLimit(limit int) (int, error) {
 	switch {

@@ -16,6 +16,10 @@ const (
 	// postingLimit is up to how many hits of a label or word in a kind are read and
 	// sorted. One with more is filtered on the walk, where it is found often.
 	postingLimit = 1000
+	// probeRows is how many rows that do not match are looked at before an index of
+	// labels or words is asked: of a label or word that many have, a page is full
+	// until then.
+	probeRows = 300
 	// spacesPerQuery is how many namespaces are asked for a name at a time.
 	spacesPerQuery = 500
 	// namesPerQuery is how many names are looked up at a time.
@@ -28,6 +32,8 @@ type walk struct {
 	index  Index
 	budget int // rows that may still be looked at without being returned
 	terms  []Term
+	probe  int    // rows that do not match until paused is set; 0: it never is
+	paused *Place // where the walk stands
 
 	rows  []synchronizer.Row
 	ids   []int64 // of rows
@@ -127,13 +133,28 @@ func (w *walk) cut(n int) {
 	w.endAt(Kind{ClusterKind: synchronizer.ClusterKind{ClusterID: key.ClusterID, Kind: key.Kind}}, Place{key.Namespace, key.Name})
 }
 
+// kind walks one kind: first along the keys; and if labels or words are asked for
+// that turn out to be seldom, on along the index of the rarest.
 func (w *walk) kind(ctx context.Context, kind Kind, after *Place) error {
-	rarest, err := w.rarest(ctx, kind)
+	if len(w.terms) > 0 {
+		w.probe = probeRows
+		if err := w.along(ctx, kind, after); err != nil || w.paused == nil {
+			w.probe = 0
+			return err
+		}
+		w.probe, after, w.paused = 0, w.paused, nil
+		if rarest, err := w.rarest(ctx, kind); err != nil {
+			return err
+		} else if rarest != nil {
+			return w.hits(ctx, kind, after, *rarest)
+		}
+	}
+	return w.along(ctx, kind, after)
+}
+
+// along walks a kind in the order of its keys.
+func (w *walk) along(ctx context.Context, kind Kind, after *Place) error {
 	switch {
-	case err != nil:
-		return err
-	case rarest != nil:
-		return w.hits(ctx, kind, after, *rarest)
 	case len(w.namespaces) > 0:
 		return w.inNamespaces(ctx, kind, after)
 	case w.byName():
@@ -143,8 +164,16 @@ func (w *walk) kind(ctx context.Context, kind Kind, after *Place) error {
 	}
 }
 
+// over reports whether the walk of a kind is at its end, or pauses.
+func (w *walk) over() bool { return w.end != nil || w.paused != nil }
+
 func (w *walk) scan(ctx context.Context, kind Kind, r Range) error {
-	limit := w.budget + w.limit - len(w.rows) + 1
+	limit := w.limit - len(w.rows) + 1 // one more tells that another page follows
+	if w.probe > 0 {
+		limit += min(w.budget, w.probe)
+	} else {
+		limit += w.budget
+	}
 	return w.index.Scan(ctx, kind, r, limit, func(found *Found) bool { return w.take(kind, found) })
 }
 
@@ -153,8 +182,13 @@ func (w *walk) scan(ctx context.Context, kind Kind, r Range) error {
 func (w *walk) take(kind Kind, f *Found) bool {
 	switch {
 	case !w.matches(f):
+		place := Place{f.Row.Key.Namespace, f.Row.Key.Name}
 		if w.budget--; w.budget <= 0 {
-			w.endAt(kind, Place{f.Row.Key.Namespace, f.Row.Key.Name})
+			w.endAt(kind, place)
+		} else if w.probe > 0 {
+			if w.probe--; w.probe == 0 {
+				w.paused = &place
+			}
 		}
 	case len(w.rows) == w.limit:
 		w.cut(w.limit)
@@ -163,7 +197,7 @@ func (w *walk) take(kind Kind, f *Found) bool {
 		w.ids = append(w.ids, f.ID)
 		w.sizes = append(w.sizes, f.Size)
 	}
-	return w.end == nil
+	return !w.over()
 }
 
 // inNamespaces walks the namespaces that were asked for.
@@ -172,7 +206,7 @@ func (w *walk) inNamespaces(ctx context.Context, kind Kind, after *Place) error 
 		if after != nil && ns < after.Namespace {
 			continue
 		}
-		if err := w.namespace(ctx, kind, ns, after); err != nil || w.end != nil {
+		if err := w.namespace(ctx, kind, ns, after); err != nil || w.over() {
 			return err
 		}
 	}
@@ -192,7 +226,7 @@ func (w *walk) anywhere(ctx context.Context, kind Kind, after *Place) error {
 		}
 		for _, s := range spaces {
 			if s.Has {
-				if err := w.namespace(ctx, kind, s.Namespace, after); err != nil || w.end != nil {
+				if err := w.namespace(ctx, kind, s.Namespace, after); err != nil || w.over() {
 					return err
 				}
 			}
@@ -229,7 +263,7 @@ func (w *walk) namespace(ctx context.Context, kind Kind, ns string, after *Place
 
 // named reads the objects of these names, in parts that keep the texts few.
 func (w *walk) named(ctx context.Context, kind Kind, ns string, names []string) error {
-	for len(names) > 0 && w.end == nil {
+	for len(names) > 0 && !w.over() {
 		n := 1
 		if len(names) >= namesPerQuery {
 			n = namesPerQuery

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Texts that come from clusters are stored as they are, but for two characters
 -- that PostgreSQL has no room for: NUL is stored as \x01\x01, \x01 as \x01\x02.
--- Nothing refers to objects, labels, events and changes by a foreign key: a check per
+-- Nothing refers to objects, events and changes by a foreign key: a check per
 -- row would cost more than the row. A transaction locks the clusters that it writes
 -- to instead, and so does whoever deletes one.
 -- +goose Up
@@ -58,7 +58,8 @@ CREATE TABLE kinds (
 ) WITH (fillfactor = 50);
 
 -- No index contains a column that changes with every update, and there is room on
--- each page: so an update touches no index.
+-- each page: so an update touches no index. Labels and words change seldom, and
+-- an array of their hashes takes a sixth of the room that a table of labels would.
 --
 -- A body that PostgreSQL takes as JSON is in body, byte for byte; any other is in
 -- raw. body_ok says that -> and ->> work on all of body: no NUL, no half characters.
@@ -81,23 +82,20 @@ CREATE TABLE objects (
     state      text    NOT NULL,
     digest     bytea,
     labels     json,             -- {"key":"value"}, sorted by key; NULL for none
-    words      bigint[],         -- hashes of (kind, word)
+    terms      bigint[],         -- hashes of (kind, label) and (kind, word)
     body       json,
     raw        bytea
 ) WITH (fillfactor = 90);
+-- Compressed, but in the row where that fits on a page: what is moved elsewhere is
+-- written anew by every update, index and all.
+ALTER TABLE objects ALTER COLUMN body SET STORAGE MAIN, ALTER COLUMN raw SET STORAGE MAIN,
+    ALTER COLUMN labels SET STORAGE MAIN, ALTER COLUMN terms SET STORAGE MAIN, ALTER COLUMN uid SET STORAGE MAIN, ALTER COLUMN rv SET STORAGE MAIN,
+    ALTER COLUMN checksum SET STORAGE MAIN, ALTER COLUMN offered SET STORAGE MAIN, ALTER COLUMN state SET STORAGE MAIN, ALTER COLUMN digest SET STORAGE MAIN,
+    ALTER COLUMN ns SET STORAGE MAIN, ALTER COLUMN name SET STORAGE MAIN;
 CREATE UNIQUE INDEX objects_key ON objects (kind, ns, name);
-CREATE INDEX objects_words ON objects USING gin (words);
+CREATE INDEX objects_terms ON objects USING gin (terms) WITH (gin_pending_list_limit = 1024);
 CREATE INDEX objects_deleted ON objects (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE SEQUENCE object_blocks; -- of 1024 ids each
-
--- One row per label of an object. label is 63 bits of the SHA-256 of key, NUL
--- and value; a hit is compared with objects.labels.
-CREATE TABLE labels (
-    label bigint  NOT NULL,
-    kind  integer NOT NULL,
-    obj   bigint  NOT NULL,
-    PRIMARY KEY (label, kind, obj)
-);
 
 -- The set of the live objects of a namespace: the XOR of their h1 and h2, and
 -- their number. It is kept by every write, because the rows of objects are too wide
