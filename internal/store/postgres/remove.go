@@ -82,8 +82,15 @@ func (t *tx) deleteClusters(ctx context.Context, clusters []clusterRow) error {
 				first_seen = NULL, last_seen = NULL, connected_at = NULL, connection_id = '', synchronizer_version = '', helm_version = '',
 				git_version = '', cloud_provider = '', cluster_uid = '', resource_group = '' WHERE id = $1`, []any{c.id}, 1},
 			{"writing the change feed", insertChanges, []any{
-				c.account, int64(1), []int32{c.id}, []int32{0}, []int32{int32(synchronizer.ChangeClusterDeleted)},
-				[]time.Time{time.Now()}, []int64{0}, []int64{0}, []string{""}, []string{""},
+				c.account, int64(1),
+				[]int32{c.id},
+				[]int32{0},
+				[]int32{int32(synchronizer.ChangeClusterDeleted)},
+				[]time.Time{time.Now()},
+				[]int64{0},
+				[]int64{0},
+				[]string{""},
+				[]string{""},
 			}, 1},
 		}
 		if err := t.send(ctx, statements); err != nil {

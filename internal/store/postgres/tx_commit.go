@@ -47,9 +47,12 @@ func (t *tx) kindStatements() []statement {
 	var statements []statement
 	for _, kind := range sortedKeys(changed) { // one by one, which locks them in order
 		n := changed[kind]
-		statements = append(statements, statement{"updating a kind",
+		statements = append(statements, statement{
+			"updating a kind",
 			"UPDATE kinds SET objects = objects + $2, last_change = greatest(last_change, $3) WHERE id = $1",
-			[]any{kind, n.objects, toTime(n.last)}, 1})
+			[]any{kind, n.objects, toTime(n.last)},
+			1,
+		})
 	}
 	return statements
 }
@@ -109,10 +112,13 @@ func (t *tx) setStatements() []statement {
 		kinds, namespaces = append(kinds, key.kind), append(namespaces, toText(key.ns))
 		h1, h2, objects = append(h1, s.h1), append(h2, s.h2), append(objects, s.objects)
 	}
-	return []statement{{"updating sets", `INSERT INTO sets AS s (kind, ns, h1, h2, objects)
+	return []statement{{
+		"updating sets", `INSERT INTO sets AS s (kind, ns, h1, h2, objects)
 		SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
 		ON CONFLICT (kind, ns) DO UPDATE SET h1 = s.h1 # excluded.h1, h2 = s.h2 # excluded.h2, objects = s.objects + excluded.objects`,
-		[]any{kinds, namespaces, h1, h2, objects}, -1}}
+		[]any{kinds, namespaces, h1, h2, objects},
+		-1,
+	}}
 }
 
 // feedColumns are the changes of one account.
@@ -156,8 +162,11 @@ func (t *tx) feedStatements() []statement {
 	for _, account := range sortedKeys(feeds) {
 		f := feeds[account]
 		n := int64(len(f.ops))
-		statements = append(statements, statement{"writing the change feed", insertChanges,
-			[]any{account, n, f.clusters, f.kinds, f.ops, f.at, f.gens, f.seqs, f.namespaces, f.names}, n})
+		statements = append(statements, statement{
+			"writing the change feed", insertChanges,
+			[]any{account, n, f.clusters, f.kinds, f.ops, f.at, f.gens, f.seqs, f.namespaces, f.names},
+			n,
+		})
 		if t.db.feed.due(account, n, t.db.settings.feedLength) {
 			statements = append(statements, statement{"shortening the change feed", shortenFeed, []any{account, t.db.settings.feedLength}, -1})
 		}

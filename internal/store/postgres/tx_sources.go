@@ -127,10 +127,16 @@ func (t *tx) giveGenerations(ctx context.Context, sources []synchronizer.Cluster
 		raised, to = append(raised, cluster), append(to, last[cluster])
 	}
 	return t.send(ctx, []statement{
-		{"raising generations", "UPDATE clusters c SET generation = t.generation, deleted_at = NULL FROM unnest($1::int[], $2::bigint[]) t (id, generation) WHERE c.id = t.id",
-			[]any{raised, to}, int64(len(raised))},
-		{"inserting sources", "INSERT INTO sources (cluster, source, generation, used_at) SELECT k.*, now() FROM unnest($1::int[], $2::text[], $3::bigint[]) k",
-			[]any{clusters, names, numbers}, int64(len(names))},
+		{
+			"raising generations", "UPDATE clusters c SET generation = t.generation, deleted_at = NULL FROM unnest($1::int[], $2::bigint[]) t (id, generation) WHERE c.id = t.id",
+			[]any{raised, to},
+			int64(len(raised)),
+		},
+		{
+			"inserting sources", "INSERT INTO sources (cluster, source, generation, used_at) SELECT k.*, now() FROM unnest($1::int[], $2::text[], $3::bigint[]) k",
+			[]any{clusters, names, numbers},
+			int64(len(names)),
+		},
 	})
 }
 

@@ -232,7 +232,10 @@ func touchRows(changes []change) []statement {
 		return nil
 	}
 	c := columnsOf(changes)
-	return []statement{{"confirming rows", `UPDATE objects o SET gen = t.gen, seq = t.seq, offered = t.offered
+	return []statement{{
+		"confirming rows", `UPDATE objects o SET gen = t.gen, seq = t.seq, offered = t.offered
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) t (id, gen, seq, offered) WHERE o.id = t.id`,
-		[]any{c.ids, c.gens, c.seqs, c.offered}, int64(len(changes))}}
+		[]any{c.ids, c.gens, c.seqs, c.offered},
+		int64(len(changes)),
+	}}
 }
