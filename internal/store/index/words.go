@@ -121,24 +121,15 @@ func wordHash(word []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]) >> (64 - 8*hashBytes))
 }
 
-// Bytes is the words in few bytes.
-func (w Words) Bytes() []byte {
-	b := make([]byte, 0, len(w)*hashBytes)
+// Sum tells whether words are the same ones: 63 bits of a hash, 0 for no words.
+func (w Words) Sum() int64 {
+	if len(w) == 0 {
+		return 0
+	}
+	b := make([]byte, 0, 8*len(w))
 	for _, hash := range w {
-		var eight [8]byte
-		binary.BigEndian.PutUint64(eight[:], uint64(hash))
-		b = append(b, eight[8-hashBytes:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(hash))
 	}
-	return b
-}
-
-// WordsOf is the reverse of Bytes.
-func WordsOf(b []byte) Words {
-	words := make(Words, 0, len(b)/hashBytes)
-	for ; len(b) >= hashBytes; b = b[hashBytes:] {
-		var eight [8]byte
-		copy(eight[8-hashBytes:], b)
-		words = append(words, int64(binary.BigEndian.Uint64(eight[:])))
-	}
-	return words
+	sum := sha256.Sum256(b)
+	return int64(binary.BigEndian.Uint64(sum[:])>>1 | 1)
 }

@@ -65,7 +65,7 @@ func (db *DB) Events(ctx context.Context, q synchronizer.EventQuery) (synchroniz
 		if err != nil || !known {
 			return err
 		}
-		r := newReader(tx, false)
+		r := newReader(tx, nil)
 		defer r.close()
 		page, err = walk.EventPage(ctx, eventReader{r, q.Account}, account, query, db.limits)
 		return err

@@ -32,7 +32,7 @@ func (db *DB) Stats(ctx context.Context) (s synchronizer.StoreStats, err error) 
 // is checked too.
 func (db *DB) Check(ctx context.Context, each func(problem string)) error {
 	err := db.reading(ctx, func(tx *sql.Tx) error {
-		r := newReader(tx, true)
+		r := newReader(tx, nil)
 		defer r.close()
 		audit := index.NewAudit(each)
 		for _, step := range []func(context.Context, *index.Audit) error{r.checkObjects, r.checkTerms, r.checkKinds} {
@@ -65,14 +65,20 @@ func (r *reader) checkObjects(ctx context.Context, audit *index.Audit) error {
 		nil, func(rows *sql.Rows) (bool, error) {
 			var names [5]sql.NullString
 			var s index.Stored
-			var digest, words []byte
+			var digest []byte
+			var words sql.NullInt64
 			var h1, h2 int64
 			var labels sql.NullString
 			err := rows.Scan(&names[0], &names[1], &names[2], &names[3], &names[4], &s.Key.Namespace, &s.Key.Name, &s.Kind, &s.ID, &digest, &h1, &h2,
 				&labels, &words, &s.Body, &s.Live)
 			s.Key.ClusterID = synchronizer.ClusterID{Account: names[0].String, Cluster: names[1].String}
 			s.Key.Kind = synchronizer.Kind{Group: names[2].String, Version: names[3].String, Resource: names[4].String}
-			s.Hash, s.Labels, s.Words = wholeHash(h1, h2), index.Labels(labels.String), index.WordsOf(words)
+			s.Hash, s.Labels = wholeHash(h1, h2), index.Labels(labels.String)
+			if entry := index.Of(&s.Key, s.Body); words.Valid && words.Int64 == entry.Words.Sum() {
+				s.Words = entry.Words
+			} else if words.Valid {
+				s.Words = index.Words{words.Int64}
+			}
 			copy(s.Digest[:], digest)
 			if err == nil {
 				audit.Object(&s)

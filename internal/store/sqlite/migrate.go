@@ -73,7 +73,7 @@ func indexBodies(ctx context.Context, tx *sql.Tx) error {
 			last = f.id
 			entry := index.Of(&f.key, f.body)
 			h1, h2 := entryHash(&f.key, [16]byte{})
-			if _, err := tx.ExecContext(ctx, "UPDATE objects SET words = ?, h1 = ?, h2 = ? WHERE id = ?", wordBytes(entry.Words), h1, h2, f.id); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE objects SET words = ?, h1 = ?, h2 = ? WHERE id = ?", nullSum(entry.Words), h1, h2, f.id); err != nil {
 				return err
 			}
 			for _, word := range entry.Words {

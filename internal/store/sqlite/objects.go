@@ -26,7 +26,7 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 		if err != nil {
 			return err
 		}
-		r := newReader(tx, len(query.Words()) > 0)
+		r := newReader(tx, query.Words())
 		defer r.close()
 		page, err = walk.Page(ctx, r, query, db.limits, kinds)
 		return err

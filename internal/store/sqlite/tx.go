@@ -39,7 +39,7 @@ type rowKey struct {
 type knownRow struct {
 	id     int64
 	labels string
-	words  string // their bytes
+	words  int64 // their sum
 	live   bool
 }
 
@@ -90,13 +90,14 @@ func (t *tx) Rows(ctx context.Context, keys []synchronizer.ObjectKey, bodies []b
 	err := selectRows.query(ctx, t.writer, values, func(rows *sql.Rows) error {
 		var at int
 		var known knownRow
-		var labels, words sql.NullString
+		var labels sql.NullString
+		var words sql.NullInt64
 		row := &synchronizer.Row{}
 		if err := scanRow(rows, row, &row.Body, &at, &known.id, &labels, &words); err != nil {
 			return err
 		}
 		row.Key = keys[at]
-		known.labels, known.words, known.live = labels.String, words.String, !row.Deleted()
+		known.labels, known.words, known.live = labels.String, words.Int64, !row.Deleted()
 		t.known[places[at]] = known
 		result[at] = row
 		return nil
@@ -136,14 +137,19 @@ func (t *tx) Floors(ctx context.Context, kinds []synchronizer.ClusterKind) ([]sy
 
 // scanRow reads the columns before, rowColumns and, unless body is nil, a body.
 func scanRow(rows *sql.Rows, row *synchronizer.Row, body *[]byte, before ...any) error {
+	if body == nil {
+		return scanColumns(rows, row, before, nil)
+	}
+	return scanColumns(rows, row, before, []any{body})
+}
+
+// scanColumns reads the columns before, rowColumns and those after.
+func scanColumns(rows *sql.Rows, row *synchronizer.Row, before, after []any) error {
 	var seq, updated, deleted int64
 	var digest []byte
 	into := append(before, &row.UID, &row.ResourceVersion, &row.Checksum, &row.Offered,
 		&row.Order.Generation, &seq, &updated, &deleted, &row.State, &digest)
-	if body != nil {
-		into = append(into, body)
-	}
-	if err := rows.Scan(into...); err != nil {
+	if err := rows.Scan(append(into, after...)...); err != nil {
 		return err
 	}
 	row.Order.Seq = uint64(seq)

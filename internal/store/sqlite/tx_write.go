@@ -36,7 +36,9 @@ type change struct {
 	key    rowKey
 	before knownRow
 	labels string
-	words  string // their bytes
+	words  index.Words
+	sum    int64       // of the words
+	gone   index.Words // of before, if they were others
 	id     int64
 }
 
@@ -62,6 +64,9 @@ func (t *tx) Write(ctx context.Context, rows []synchronizer.Row) error {
 	slices.SortFunc(changes, func(a, b change) int {
 		return cmp.Or(cmp.Compare(a.key.kind, b.key.kind), cmp.Compare(a.key.ns, b.key.ns), cmp.Compare(a.key.name, b.key.name))
 	})
+	if err := t.readWords(ctx, changes); err != nil {
+		return err
+	}
 	if err := t.writeObjects(ctx, changes); err != nil {
 		return err
 	}
@@ -90,7 +95,7 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 		}
 		if !row.Deleted() && !row.Touched {
 			entry := index.Of(&row.Key, row.Body)
-			changes[i].labels, changes[i].words = string(entry.Labels), string(entry.Words.Bytes())
+			changes[i].labels, changes[i].words, changes[i].sum = string(entry.Labels), entry.Words, entry.Words.Sum()
 		}
 	}
 	// The contract says that Rows was asked before. It is for kinds that did not
@@ -141,8 +146,8 @@ func (t *tx) writeObjects(ctx context.Context, changes []change) error {
 		if c.labels != "" {
 			labels = c.labels
 		}
-		if c.words != "" {
-			words = []byte(c.words)
+		if c.sum != 0 {
+			words = c.sum
 		}
 		if row.Digest != ([16]byte{}) {
 			digest = row.Digest[:]
@@ -187,7 +192,7 @@ func (t *tx) note(c *change) {
 	}
 	kind.lastChange = max(kind.lastChange, micros(c.row.UpdatedAt))
 	t.touched[c.key.kind] = kind
-	t.known[c.key] = knownRow{id: c.id, labels: c.labels, words: c.words, live: live}
+	t.known[c.key] = knownRow{id: c.id, labels: c.labels, words: c.sum, live: live}
 }
 
 func (t *tx) writeLabels(ctx context.Context, changes []change) error {
@@ -206,14 +211,31 @@ func (t *tx) writeLabels(ctx context.Context, changes []change) error {
 	return insertLabels.exec(ctx, t.writer, termValues(added))
 }
 
+// readWords finds out the words of before, where they were others: those of the
+// body that is replaced. That is seldom, and saves to store them.
+func (t *tx) readWords(ctx context.Context, changes []change) error {
+	for i := range changes {
+		c := &changes[i]
+		if c.sum == c.before.words || c.before.words == 0 {
+			continue
+		}
+		var body []byte
+		if _, err := t.values(ctx, "reading a body", "SELECT body FROM objects WHERE id = ?", []any{c.id}, &body); err != nil {
+			return err
+		}
+		c.gone = index.Of(&c.row.Key, body).Words
+	}
+	return nil
+}
+
 func (t *tx) writeWords(ctx context.Context, changes []change) error {
 	var removed, added []termRow
 	for i := range changes {
 		c := &changes[i]
-		if c.words == c.before.words {
+		if c.sum == c.before.words {
 			continue
 		}
-		gone, come := index.Change(index.WordsOf([]byte(c.before.words)), index.WordsOf([]byte(c.words)))
+		gone, come := index.Change(c.gone, c.words)
 		removed, added = c.appendTerms(removed, gone), c.appendTerms(added, come)
 	}
 	if err := deleteWords.exec(ctx, t.writer, termValues(removed)); err != nil {
@@ -248,9 +270,10 @@ func entryHash(key *synchronizer.ObjectKey, digest [16]byte) (h1, h2 int64) {
 	return int64(binary.BigEndian.Uint64(set.Hash[:8])), int64(binary.BigEndian.Uint64(set.Hash[8:]))
 }
 
-func wordBytes(words index.Words) []byte {
-	if len(words) == 0 {
-		return nil
+// nullSum is the sum of words, NULL for none.
+func nullSum(words index.Words) any {
+	if sum := words.Sum(); sum != 0 {
+		return sum
 	}
-	return words.Bytes()
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"synchronizer/internal/store/walk"
 )
 
-const walkColumns = "o.id, o.ns, o.name, o.labels, octet_length(o.body), %s, " + rowColumns
+const walkColumns = "o.id, o.ns, o.name, o.labels, octet_length(o.body), " + rowColumns
 
 // The statements of a walk; each follows an index.
 const (
@@ -38,13 +38,13 @@ const walkNamespaces = `WITH RECURSIVE n(ns) AS (
 // reader is the index that a walk goes along, in one read transaction.
 type reader struct {
 	tx         *sql.Tx
-	words      bool // rows are read with their words
+	words      index.Words // that the query asks for
 	statements map[string]*sql.Stmt
 }
 
 var _ walk.Index = (*reader)(nil)
 
-func newReader(tx *sql.Tx, words bool) *reader {
+func newReader(tx *sql.Tx, words index.Words) *reader {
 	return &reader{tx: tx, words: words, statements: map[string]*sql.Stmt{}}
 }
 
@@ -74,25 +74,33 @@ func (r *reader) query(ctx context.Context, text string, args []any, scan func(*
 	return errors.Join(err, rows.Err(), rows.Close())
 }
 
-// selectRows is the beginning of a statement that gives rows.
-func (r *reader) selectRows() string {
-	words := "NULL"
-	if r.words {
-		words = "o.words"
+// selectRows is the beginning of a statement that gives rows, and its parameters:
+// each word is looked up by itself.
+func (r *reader) selectRows() (string, []any) {
+	args := make([]any, len(r.words))
+	for i, word := range r.words {
+		args[i] = word
 	}
-	return "SELECT " + fmt.Sprintf(walkColumns, words)
+	const has = ", EXISTS (SELECT 1 FROM words w WHERE w.word = ? AND w.kind = o.kind AND w.obj = o.id)"
+	return "SELECT " + walkColumns + strings.Repeat(has, len(r.words)), args
 }
 
 func (r *reader) found(rows *sql.Rows, kind walk.Kind, f *walk.Found) error {
 	var labels sql.NullString
 	var size sql.NullInt64
-	var words sql.RawBytes
+	has := make([]bool, len(r.words))
+	after := make([]any, len(r.words))
+	for i := range has {
+		after[i] = &has[i]
+	}
 	key := &f.Row.Key
 	key.ClusterID, key.Kind = kind.ClusterID, kind.Kind
-	err := scanRow(rows, &f.Row, nil, &f.ID, &key.Namespace, &key.Name, &labels, &size, &words)
+	err := scanColumns(rows, &f.Row, []any{&f.ID, &key.Namespace, &key.Name, &labels, &size}, after)
 	f.Labels, f.Size = index.Labels(labels.String), size.Int64
-	if r.words {
-		f.Words = index.WordsOf(words)
+	for i, word := range r.words {
+		if has[i] {
+			f.Words = append(f.Words, word)
+		}
 	}
 	return err
 }
@@ -100,7 +108,8 @@ func (r *reader) found(rows *sql.Rows, kind walk.Kind, f *walk.Found) error {
 // Scan implements walk.Ranges.
 func (r *reader) Scan(ctx context.Context, kind walk.Kind, of walk.Range, limit int, each func(*walk.Found) bool) error {
 	var text string
-	args := []any{kind.ID}
+	rows, args := r.selectRows()
+	args = append(args, kind.ID)
 	switch names := of.Names; {
 	case of.InNamespace && len(names.In) > 0:
 		text, args = fmt.Sprintf(walkNames, more(len(names.In))), append(args, of.Namespace)
@@ -116,7 +125,7 @@ func (r *reader) Scan(ctx context.Context, kind walk.Kind, of walk.Range, limit 
 	default:
 		text = walkKindStart
 	}
-	return r.query(ctx, r.selectRows()+text, append(args, limit), func(rows *sql.Rows) (bool, error) {
+	return r.query(ctx, rows+text, append(args, limit), func(rows *sql.Rows) (bool, error) {
 		f := walk.Found{}
 		if err := r.found(rows, kind, &f); err != nil {
 			return false, err
@@ -208,9 +217,10 @@ func (r *reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (ma
 
 // Find implements walk.Postings.
 func (r *reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each func(*walk.Found)) error {
+	rows, before := r.selectRows()
 	table, column, args := tableOf(t)
-	text := r.selectRows() + fmt.Sprintf(walkTerm, table, column, more(len(args)))
-	return r.query(ctx, text, append(args, kind.ID), func(rows *sql.Rows) (bool, error) {
+	text := rows + fmt.Sprintf(walkTerm, table, column, more(len(args)))
+	return r.query(ctx, text, append(append(before, args...), kind.ID), func(rows *sql.Rows) (bool, error) {
 		f := &walk.Found{}
 		if err := r.found(rows, kind, f); err != nil {
 			return false, err

@@ -44,7 +44,7 @@ CREATE TABLE new_objects (
     h1         INTEGER NOT NULL,
     h2         INTEGER NOT NULL,
     labels     TEXT,             -- {"key":"value"}, sorted by key; NULL for none
-    words      BLOB,             -- hashes of 6 bytes each
+    words      INTEGER,          -- a hash of all its words; NULL for none
     body       TEXT
 );
 INSERT INTO new_objects (id, kind, ns, name, uid, rv, checksum, offered, gen, seq, updated_at, deleted_at, state, h1, h2, labels, body)
