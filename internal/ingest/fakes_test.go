@@ -94,7 +94,7 @@ func (s *script) deliver(t require.TestingT, records ...synchronizer.Record) {
 	}}
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.FailNow(t, "the batch was not acknowledged")
 	}
 }

@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	limit = 20 * time.Second
+	limit = time.Minute
 	tick  = time.Millisecond
 
 	alertPath  = "/apis/v1/kubescape.io/v1/runtimealerts"

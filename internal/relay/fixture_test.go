@@ -25,7 +25,7 @@ import (
 	"synchronizer/internal/queue/nats"
 )
 
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // fixture is a server on a real listener, with a queue behind it.
 type fixture struct {

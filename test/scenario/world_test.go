@@ -28,7 +28,7 @@ import (
 
 const (
 	// patience is how long a condition may take that has to come true.
-	patience = 20 * time.Second
+	patience = time.Minute
 	// glance is how often it is looked at.
 	glance = 20 * time.Millisecond
 )

@@ -22,7 +22,7 @@ import (
 	"synchronizer/internal/link/stock"
 )
 
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // TestDependencies holds the client's program to what a client needs: it runs in
 // every cluster, and every package in it costs memory there.

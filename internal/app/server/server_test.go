@@ -26,7 +26,7 @@ import (
 	"synchronizer/internal/store/sqlite"
 )
 
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // configuration is that of `up` with any free ports.
 func configuration(t *testing.T, dir string, more ...string) *config.Config {

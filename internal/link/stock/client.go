@@ -79,7 +79,7 @@ func TryConnect(t testing.TB, url string, opts ClientOptions) (*Client, *http.Re
 		return &discarding{Conn: inner}, err
 	}
 	defer transport.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ws, response, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header, OnPingReceived: c.onPing,

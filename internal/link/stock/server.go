@@ -54,13 +54,13 @@ func (s *Server) Refuse(status int, text string) {
 	s.status, s.text = status, text
 }
 
-// Next waits up to 20 s for the next client.
+// Next waits up to a minute for the next client.
 func (s *Server) Next() *Session {
 	s.t.Helper()
 	select {
 	case session := <-s.sessions:
 		return session
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.FailNow(s.t, "no client connected")
 		return nil
 	}

@@ -85,10 +85,10 @@ func (s *session) Received() []Frame {
 	return append([]Frame(nil), s.received...)
 }
 
-// Wait waits up to 20 s for the first frame, now or later, that is wanted.
+// Wait waits up to a minute for the first frame, now or later, that is wanted.
 func (s *session) Wait(want func(*Frame) bool) Frame {
 	s.t.Helper()
-	timeout := time.NewTimer(20 * time.Second)
+	timeout := time.NewTimer(time.Minute)
 	defer timeout.Stop()
 	for seen := 0; ; {
 		s.mu.Lock()
