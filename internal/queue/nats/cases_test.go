@@ -22,7 +22,7 @@ import (
 // readSome returns the next n records, acknowledged.
 func readSome(t *testing.T, c synchronizer.Consumer, n int) []synchronizer.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var records []synchronizer.Record
 	for len(records) < n {
@@ -108,7 +108,7 @@ func TestB018(t *testing.T) {
 		q := openTCP(t, tcpConfig(t, brokers.SharedNATS(t)))
 		defer shut(t, q)
 		require.Equal(t, 1<<20, q.MaxPayload())
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		err := q.Publish(ctx, synchronizer.Out, records())
 		require.ErrorIs(t, err, synchronizer.ErrTooLarge)
@@ -152,7 +152,7 @@ func TestB024(t *testing.T) {
 	tail2, err := pod2.Tail(t.Context())
 	require.NoError(t, err)
 	read := func(tail synchronizer.Tail, from, to int) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for from < to {
 			records, err := tail.Next(ctx)

@@ -55,10 +55,7 @@ func (q *Queue) Consume(ctx context.Context, group string) (synchronizer.Consume
 		return nil, err
 	}
 	c := &consumer{q: q, group: group}
-	if c.pull, err = newPuller(q.read); err != nil {
-		leave()
-		return nil, err
-	}
+	c.pull = newPuller(q.read)
 	c.close = q.addReader(c.pull, func() {
 		c.pull.close()
 		leave()
@@ -119,8 +116,7 @@ func (c *consumer) attach(ctx context.Context) error {
 	}
 	c.epoch.Add(1)
 	c.highest, c.ackReply = 0, ""
-	c.pull.aim(stream, name)
-	return nil
+	return c.pull.aim(stream, name)
 }
 
 // Next implements synchronizer.Consumer. It fetches one batch ahead.

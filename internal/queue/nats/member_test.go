@@ -144,7 +144,7 @@ func TestKilledMember(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	seen := follow{}
 	for _, key := range all {
@@ -182,7 +182,7 @@ func TestHandover(t *testing.T) {
 	first, err := q.Consume(t.Context(), "g")
 	require.NoError(t, err)
 	publishTo(t, q, all, 0, 5)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	seen := follow{}
 	var batch synchronizer.Batch
@@ -266,7 +266,7 @@ func TestInterruptedConnection(t *testing.T) {
 	require.NoError(t, err)
 	tailed, err := q.Tail(t.Context())
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	seen := follow{}
 	const rounds, each = 5, 40
@@ -316,7 +316,7 @@ func TestBrokerThatCannotReset(t *testing.T) {
 	}
 	c, err := q.Consume(t.Context(), "g")
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !acknowledged.complete(all, 10) {
 		batch, err := c.Next(ctx, 100, 1<<20)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -34,11 +35,10 @@ var errLost = errors.New("consumer is lost")
 // puller reads the records of one JetStream consumer. It keeps one request open,
 // so that what arrives while the caller works is already here: at most one
 // request's records and bytes beyond what take has returned. One goroutine uses
-// it.
+// it, but for close and reconnected.
 type puller struct {
 	conn    *natsgo.Conn
 	inbox   string
-	sub     *natsgo.Subscription
 	arrived chan *natsgo.Msg
 	subject string        // where requests go
 	broken  chan struct{} // has a value when the connection was interrupted
@@ -47,27 +47,50 @@ type puller struct {
 	got    int  // records that it has brought
 	single bool // the next record is above the limit of bytes: ask for it alone
 	heard  time.Time
+
+	mu     sync.Mutex
+	sub    *natsgo.Subscription
+	closed bool
 }
 
-// newPuller subscribes; aim must follow. The channel has room for all that two
-// requests bring (one may be taken for lost and answer after all), since nats.go
-// drops what does not fit.
-func newPuller(conn *natsgo.Conn) (*puller, error) {
-	p := &puller{conn: conn, inbox: natsgo.NewInbox(), arrived: make(chan *natsgo.Msg, 2*mostPulled+64), broken: make(chan struct{}, 1)}
-	var err error
-	if p.sub, err = conn.ChanSubscribe(p.inbox, p.arrived); err != nil {
-		return nil, fmt.Errorf("subscribing: %w", err)
+// newPuller makes one; aim must follow.
+func newPuller(conn *natsgo.Conn) *puller {
+	return &puller{conn: conn, broken: make(chan struct{}, 1)}
+}
+
+// aim sets the consumer that is read. What an earlier one still brings goes to an
+// inbox of its own: the numbers of both would be mixed up, and with each new
+// consumer again. The channel has room for all that two requests bring (one may be
+// taken for lost and answer after all), since nats.go drops what does not fit.
+func (p *puller) aim(stream, consumer string) error {
+	inbox, arrived := natsgo.NewInbox(), make(chan *natsgo.Msg, 2*mostPulled+64)
+	sub, err := p.conn.ChanSubscribe(inbox, arrived)
+	if err != nil {
+		return fmt.Errorf("subscribing: %w", err)
 	}
-	return p, nil
-}
-
-// aim sets the consumer that is read.
-func (p *puller) aim(stream, consumer string) {
+	p.inbox, p.arrived = inbox, arrived
 	p.subject = "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer
 	p.left, p.single = 0, false
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sub != nil {
+		_ = p.sub.Unsubscribe()
+	}
+	p.sub = sub
+	if p.closed {
+		_ = sub.Unsubscribe()
+	}
+	return nil
 }
 
-func (p *puller) close() { _ = p.sub.Unsubscribe() }
+func (p *puller) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.sub != nil {
+		_ = p.sub.Unsubscribe()
+	}
+}
 
 // reconnected implements reader.
 func (p *puller) reconnected() {

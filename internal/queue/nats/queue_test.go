@@ -3,9 +3,11 @@
 package nats
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,6 +26,15 @@ func TestMain(m *testing.M) {
 	os.Exit(brokers.Main(m))
 }
 
+// patience bounds every wait for something that must come.
+const patience = time.Minute
+
+func limited(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestContract(t *testing.T) {
@@ -39,5 +50,6 @@ func TestContract(t *testing.T) {
 		},
 		MaxPayload: 32 << 20,
 		OneMember:  true,
+		Patience:   patience,
 	})
 }

@@ -48,9 +48,7 @@ func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 		return nil, fmt.Errorf("starting tail: %w", err)
 	}
 	t := &tail{q: q, last: stream.CachedInfo().State.LastSeq, made: stream.CachedInfo().Created}
-	if t.pull, err = newPuller(q.read); err != nil {
-		return nil, err
-	}
+	t.pull = newPuller(q.read)
 	t.close = q.addReader(t.pull, func() {
 		t.pull.close()
 		if !q.read.IsConnected() {
@@ -90,12 +88,11 @@ func (t *tail) attach(ctx context.Context) error {
 		return fmt.Errorf("creating consumer: %w", err)
 	}
 	name := made.CachedInfo().Name
-	t.count = 0
-	t.pull.aim(stream, name)
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.name = name
-	return nil
+	t.mu.Unlock()
+	t.count = 0
+	return t.pull.aim(stream, name)
 }
 
 // remove leaves nothing behind on the broker; if that fails, the broker forgets

@@ -165,6 +165,7 @@ func TestContractOverTCP(t *testing.T) {
 		New:        fresh,
 		MaxPayload: 1 << 20,
 		Large:      1000 << 10,
+		Patience:   patience,
 		Broker:     func(t *testing.T) queuetest.Broker { return newOwnBroker(t) },
 		Ways:       ways(),
 		Absent: func(t *testing.T) error {
@@ -302,7 +303,7 @@ func TestOldAge(t *testing.T) {
 		require.Eventually(t, func() bool {
 			stream, err := q.js.Stream(t.Context(), q.streamName(synchronizer.Out))
 			return err == nil && stream.CachedInfo().State.Msgs == 0
-		}, 10*time.Second, 20*time.Millisecond)
+		}, patience, 20*time.Millisecond)
 	}
 }
 
@@ -334,7 +335,7 @@ func TestLimitOfTheBroker(t *testing.T) {
 	server.Stop(t)
 	server.Limit(t, 50_000)
 	server.Start(t)
-	require.Eventually(t, func() bool { return q.MaxPayload() == 50_000 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return q.MaxPayload() == 50_000 }, patience, 10*time.Millisecond)
 	require.ErrorIs(t, q.Publish(t.Context(), synchronizer.Out, []synchronizer.Record{small, fits, small}), synchronizer.ErrTooLarge)
 	c, err := q.Consume(t.Context(), "g")
 	require.NoError(t, err)
