@@ -173,15 +173,17 @@ func TestHandover(t *testing.T) {
 
 // network is one that can be cut.
 type network struct {
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
+	mu      sync.Mutex
+	cut     bool
+	refused int
+	conns   []net.Conn
 }
 
 func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cut {
+		n.refused++
 		return nil, errors.New("cut")
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, kind, address)
@@ -189,6 +191,12 @@ func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, err
 		n.conns = append(n.conns, conn)
 	}
 	return conn, err
+}
+
+func (n *network) refusals() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refused
 }
 
 func (n *network) set(cut bool) {

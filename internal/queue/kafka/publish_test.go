@@ -122,12 +122,14 @@ func TestCompressions(t *testing.T) {
 // TestPublishWithoutBroker: calls end with their context, what waits is bounded,
 // and afterwards everything that was published is there in order.
 func TestPublishWithoutBroker(t *testing.T) {
-	k := brokers.StartKafka(t, brokers.KafkaOptions{})
+	k := brokers.SharedKafka(t)
 	config := testConfig(t, k.Plain)
 	config.Partitions = 1
+	n := &network{}
+	config.dial = n.dial
 	q := mustOpen(t, config)
 	require.NoError(t, q.Publish(limited(t), synchronizer.Out, numbered("account/a", 0, 10, 100)))
-	k.Kill(t)
+	n.set(true)
 	// More than the window holds, in calls that all end without a confirmation.
 	sent := 10
 	for range 3 {
@@ -140,7 +142,7 @@ func TestPublishWithoutBroker(t *testing.T) {
 	require.LessOrEqual(t, q.client.BufferedProduceBytes(), int64(windowBytes))
 	waiting := make(chan error, 1)
 	go func() { waiting <- q.Publish(t.Context(), synchronizer.Out, numbered("account/a", sent, sent+5, 100)) }()
-	k.Start(t)
+	n.set(false)
 	require.NoError(t, <-waiting)
 	require.NoError(t, q.Publish(limited(t), synchronizer.Out, numbered("account/a", sent+5, sent+10, 100)))
 

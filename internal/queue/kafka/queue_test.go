@@ -107,7 +107,7 @@ func TestContract(t *testing.T) {
 		MaxPayload: 24 << 20,
 		Patience:   60 * time.Second,
 		Broker: func(t *testing.T) queuetest.Broker {
-			own := brokers.StartKafka(t, brokers.KafkaOptions{})
+			own := brokers.DisturbKafka(t)
 			return &disturbed{own, testConfig(t, own.Plain)}
 		},
 		Ways: ways(t, k),

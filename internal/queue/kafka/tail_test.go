@@ -97,9 +97,10 @@ func (b *broken) PollRecords(context.Context, int) kgo.Fetches {
 // panics, and nothing is silently deaf.
 func TestB088(t *testing.T) {
 	t.Run("away at the start", func(t *testing.T) {
-		k := brokers.StartKafka(t, brokers.KafkaOptions{})
-		k.Stop(t)
-		config := testConfig(t, k.Plain)
+		config := testConfig(t, brokers.SharedKafka(t).Plain)
+		n := &network{}
+		n.set(true)
+		config.dial = n.dial
 		config.StartRetries, config.StartPause = 10_000, 10*time.Millisecond
 		opened := make(chan error, 1)
 		go func() {
@@ -109,7 +110,8 @@ func TestB088(t *testing.T) {
 			}
 			opened <- err
 		}()
-		k.Start(t)
+		require.Eventually(t, func() bool { return n.refusals() > 5 }, 60*time.Second, time.Millisecond)
+		n.set(false)
 		require.NoError(t, <-opened)
 	})
 	t.Run("ends for good after 10 records", func(t *testing.T) {
