@@ -42,6 +42,7 @@ func newClusters() *cobra.Command {
 		},
 	}
 	f.register(cmd)
+	cmd.AddCommand(newClustersDelete())
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	completeOutput(cmd, "table", "json")
 	return cmd

@@ -55,7 +55,7 @@ writes them into a database, from which people read the fleet.`,
 		&cobra.Group{ID: "tools", Title: "Tools:"},
 	)
 	root.AddCommand(newUp(), newAgent(), newServer(), newIngester(),
-		newGet(), newClusters(), newDiff(), newKeys(),
+		newGet(), newClusters(), newDiff(), newKeys(), newStore(),
 		newConfig(), newPolicy(), newBench())
 	root.SetHelpCommandGroupID("tools")
 	root.SetCompletionCommandGroupID("tools")
