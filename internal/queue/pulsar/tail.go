@@ -141,10 +141,12 @@ type messageReader interface {
 func (t *tail) fix(ctx context.Context, topic string) (*part, error) {
 	p := &part{t: t, topic: topic, start: client.LatestMessageID()}
 	// A reader that begins at "latest" would begin at another end after a lost
-	// connection. So the end is asked for, by a first reader.
+	// connection. So the end is asked for, by a first reader. The library asks for a
+	// policy with that question too, so it must not be taken for a lost connection.
 	if err := p.connect(ctx); err != nil {
 		return nil, err
 	}
+	p.watch.armed.Store(false)
 	end, err := within(ctx, t.q, p.reader.GetLastMessageID, func(client.MessageID) {})
 	p.leave()
 	if err != nil {
