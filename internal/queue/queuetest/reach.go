@@ -29,9 +29,10 @@ func testReachable(t *testing.T, s *suite) {
 		return reachable.Reachable(ctx)
 	}
 	// until asks again until the answer is right.
-	until := func(right func(error) bool) error {
+	until := func(right func(error) bool, limit time.Duration) error {
 		t.Helper()
-		ctx := s.ctx(t)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
 		for {
 			err := ask()
 			if right(err) {
@@ -46,12 +47,12 @@ func testReachable(t *testing.T, s *suite) {
 	}
 	back := func() {
 		t.Helper()
-		_ = until(func(err error) bool { return err == nil })
+		_ = until(func(err error) bool { return err == nil }, s.Patience)
 		s.publish(t, q, synchronizer.In, numbered("account/a", 0, 1)...)
 	}
 	back()
 	broker.Stop(t)
-	err := until(func(err error) bool { return err != nil })
+	err := until(func(err error) bool { return err != nil }, 4*askLimit)
 	t.Log(err)
 	require.NotErrorIs(t, err, synchronizer.ErrClosed, "it is not for good")
 	require.ErrorContains(t, err, "127.0.0.1:", "it names the broker")
