@@ -22,6 +22,9 @@ import (
 type PulsarOptions struct {
 	// Token switches authentication by token on, and authorization.
 	Token bool
+	// MTLS lets a client log in with its certificate too, on a broker with tokens: the
+	// role is the certificate's name.
+	MTLS bool
 	// MaxMessageSize is the largest message in bytes; 0 means Pulsar's own, 5 MiB.
 	MaxMessageSize int
 	// Settings are further lines of standalone.conf.
@@ -30,6 +33,9 @@ type PulsarOptions struct {
 
 // PulsarAdmin is the role that may do everything on a broker with tokens.
 const PulsarAdmin = "admin"
+
+// PulsarClient is the role of Certs.ClientCert on a broker with MTLS.
+const PulsarClient = "client"
 
 // PulsarCluster is the name of the broker's cluster.
 const PulsarCluster = "standalone"
@@ -158,9 +164,13 @@ func (p *Pulsar) settings(ports []int) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		const provider = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
+		providers := provider + "Token"
+		if p.options.MTLS {
+			providers += "," + provider + "Tls"
+		}
 		lines = append(lines,
-			"authenticationEnabled=true", "authorizationEnabled=true",
-			"authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+			"authenticationEnabled=true", "authorizationEnabled=true", "authenticationProviders="+providers,
 			"tokenSecretKey=file://"+p.secretFile(), "superUserRoles="+PulsarAdmin,
 			"brokerClientAuthenticationPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken",
 			"brokerClientAuthenticationParameters=token:"+token)

@@ -62,13 +62,14 @@ func (o own) Stop(t *testing.T)                    { o.Pulsar.Stop(t) }
 func (o own) Kill(t *testing.T)                    { o.Pulsar.Kill(t) }
 func (o own) Start(t *testing.T)                   { o.Pulsar.Start(t) }
 
-func newOwn(t *testing.T, options brokers.PulsarOptions) own {
-	p := brokers.StartPulsar(t, options)
+func newOwn(t *testing.T) own {
+	p := brokers.DisturbPulsar(t)
 	return own{p, opens(configOn(t, p))}
 }
 
 func TestContract(t *testing.T) {
 	var last Config
+	guarded := guardedBroker(t)
 	queuetest.Run(t, queuetest.Factory{
 		Name: "pulsar", Version: "Apache Pulsar 4.0.7",
 		New: func(t *testing.T) queuetest.Open {
@@ -76,10 +77,16 @@ func TestContract(t *testing.T) {
 			last.MaxRecord = maxRecordOfTests
 			return opens(last)
 		},
+		Limited: func(t *testing.T) queuetest.Open {
+			p := guarded(t)
+			config := configOn(t, p)
+			config.AdminURL, config.Token = "", p.Token(t, guardedRole)
+			return opens(config)
+		},
 		MaxPayload: maxRecordOfTests,
-		Patience:   time.Minute,
-		Broker:     func(t *testing.T) queuetest.Broker { return newOwn(t, brokers.PulsarOptions{}) },
-		Ways:       ways(t),
+		Patience:   patience,
+		Broker:     func(t *testing.T) queuetest.Broker { return newOwn(t) },
+		Ways:       ways(guarded),
 		Absent: func(t *testing.T) error {
 			config := configOn(t, brokers.SharedPulsar(t))
 			config.URL, config.AdminURL = "pulsar://127.0.0.1:1", ""
@@ -124,17 +131,25 @@ func leftovers(t *testing.T, p *brokers.Pulsar, config Config) []string {
 	return left
 }
 
-// ways are all ways in. The broker with tokens is started for the first that
-// needs it.
-func ways(whole *testing.T) []queuetest.Way {
+// guardedRole may use the namespace of the tests on the guarded broker.
+const guardedRole = "app"
+
+// guardedBroker is one on which a client has to log in, and whose largest message
+// is 1 MiB. It is started for the first test that needs it.
+func guardedBroker(whole *testing.T) func(*testing.T) *brokers.Pulsar {
 	var guarded *brokers.Pulsar
-	withToken := func(t *testing.T) *brokers.Pulsar {
+	return func(t *testing.T) *brokers.Pulsar {
+		t.Helper()
 		if guarded == nil {
-			guarded = brokers.StartPulsar(whole, brokers.PulsarOptions{Token: true})
-			prepareFor(t, guarded, "app")
+			guarded = brokers.StartPulsar(whole, brokers.PulsarOptions{Token: true, MTLS: true, MaxMessageSize: 1 << 20})
+			prepareFor(t, guarded, guardedRole, brokers.PulsarClient)
 		}
 		return guarded
 	}
+}
+
+// ways are all ways in.
+func ways(withToken func(*testing.T) *brokers.Pulsar) []queuetest.Way {
 	open := func(t *testing.T, config Config) (synchronizer.Queue, error) {
 		q, err := Open(t.Context(), config)
 		if err != nil {
@@ -153,6 +168,16 @@ func ways(whole *testing.T) []queuetest.Way {
 		config.AdminURL, config.Token = "", token
 		return config
 	}
+	certified := func(t *testing.T, cert, key func(brokers.Certs) string) Config {
+		p := withToken(t)
+		config := configOn(t, p)
+		config.AdminURL, config.URL, config.CAFile = "", p.TLSURL, p.Certs.CA
+		config.CertFile, config.KeyFile = cert(p.Certs), key(p.Certs)
+		return config
+	}
+	ofClient := func(t *testing.T) Config {
+		return certified(t, func(c brokers.Certs) string { return c.ClientCert }, func(c brokers.Certs) string { return c.ClientKey })
+	}
 	const wrong = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhcHAifQ.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	return []queuetest.Way{
 		{Name: "plain", Open: func(t *testing.T) (synchronizer.Queue, error) {
@@ -168,8 +193,26 @@ func ways(whole *testing.T) []queuetest.Way {
 			},
 		},
 		{
-			Name:    "token",
-			Open:    func(t *testing.T) (synchronizer.Queue, error) { return open(t, token(t, withToken(t).Token(t, "app"))) },
+			Name: "mTLS",
+			Open: func(t *testing.T) (synchronizer.Queue, error) { return open(t, ofClient(t)) },
+			Wrong: func(t *testing.T) error {
+				return openingFails(t, certified(t, func(c brokers.Certs) string { return c.OtherCert }, func(c brokers.Certs) string { return c.OtherKey }))
+			},
+		},
+		{
+			Name: "mTLS without certificate",
+			Open: func(t *testing.T) (synchronizer.Queue, error) { return open(t, ofClient(t)) },
+			Wrong: func(t *testing.T) error {
+				config := ofClient(t)
+				config.CertFile, config.KeyFile = "", ""
+				return openingFails(t, config)
+			},
+		},
+		{
+			Name: "token",
+			Open: func(t *testing.T) (synchronizer.Queue, error) {
+				return open(t, token(t, withToken(t).Token(t, guardedRole)))
+			},
 			Wrong:   func(t *testing.T) error { return openingFails(t, token(t, wrong)) },
 			Secrets: []string{wrong},
 		},
@@ -193,13 +236,15 @@ func ways(whole *testing.T) []queuetest.Way {
 	}
 }
 
-// prepareFor makes the namespaces on a broker with tokens and lets a role use them.
-func prepareFor(t *testing.T, p *brokers.Pulsar, role string) {
+// prepareFor makes the namespaces on a broker with tokens and lets roles use them.
+func prepareFor(t *testing.T, p *brokers.Pulsar, roles ...string) {
 	p.Admin(t, http.MethodPut, "tenants/"+testTenant, `{"allowedClusters":["`+brokers.PulsarCluster+`"]}`)
 	for _, namespace := range []string{testNamespace, testNamespace + deadLetterNamespace} {
 		path := "namespaces/" + testTenant + "/" + namespace
 		p.Admin(t, http.MethodPut, path, `{"replication_clusters":["`+brokers.PulsarCluster+`"]}`)
-		p.Admin(t, http.MethodPost, path+"/permissions/"+role, `["produce","consume"]`)
+		for _, role := range roles {
+			p.Admin(t, http.MethodPost, path+"/permissions/"+role, `["produce","consume"]`)
+		}
 	}
 }
 

@@ -58,6 +58,9 @@ type Factory struct {
 	Leftovers func(t *testing.T) []string
 	// Chunks is given where package chunk splits what the broker cannot carry.
 	Chunks *ChunkFactory
+	// Limited is New for a broker whose own limit is 1 MiB, where the adapter splits
+	// by itself. Nil: Chunks is given, or there is no such limit.
+	Limited func(t *testing.T) Open
 }
 
 // Broker is one that a test may disturb. It ends with the test.

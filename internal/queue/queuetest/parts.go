@@ -31,6 +31,11 @@ func (s *suite) layered(t *testing.T, bare Open, o chunk.Options) synchronizer.Q
 }
 
 func testLargeInParts(t *testing.T, s *suite) {
+	if s.Limited != nil {
+		s.queue = s.Limited(t)
+		s.carryLarge(t, s.start(t), 20<<20)
+		return
+	}
 	q := s.layered(t, s.Chunks.New(t), chunk.Options{})
 	s.carryLarge(t, q, 20<<20)
 }
