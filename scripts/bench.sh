@@ -8,9 +8,10 @@
 # which nothing happens and a reconciliation, against generated objects, then all of
 # them but the last against a real API server that it starts, which takes its share
 # of the same cores, and what needs one: the HTTP endpoint and writing into the
-# cluster. Last come the queues and the relay, next to the brokers' own libraries; they
-# need Java 17 and Maven, or Docker. FLAGs go to every first sync. All of it is to take
-# less than 20 minutes on an idle machine with two cores.
+# cluster. Last come the queues and the relay, next to the brokers' own libraries, which
+# need Java 17 and Maven, or Docker, and the ingester into both databases, which needs
+# PostgreSQL. FLAGs go to every first sync. All of it is to take less than 30 minutes on
+# an idle machine with two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset KUBECONFIG
@@ -63,3 +64,4 @@ bench apply "${real[@]}"
 end_group "$kubernetes_group"
 bench queue
 bench relay
+bench ingest
