@@ -21,6 +21,7 @@ func testReachable(t *testing.T, s *suite) {
 	s.Patience *= 6 // brokers in Java take their time
 	broker := s.Broker(t)
 	q := broker.Open(t)
+	t.Cleanup(func() { closeQueue(t, q) }) // twice is no error
 	reachable, ok := q.(synchronizer.Reachable)
 	require.True(t, ok, "the server asks %T", q)
 	ask := func() error {
