@@ -47,27 +47,38 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 	}
 	if !c.much || len(p) >= chunkBytes {
+		c.release()
 		n, err := c.Conn.Read(p)
 		// A larger p is what is left of one frame: it is filled by the frame's end.
 		c.much = n == len(p) && n <= readerBytes
 		return n, err
 	}
-	c.chunk = chunks.Get().(*[]byte)
+	if c.chunk == nil {
+		c.chunk = chunks.Get().(*[]byte)
+	}
 	buf := (*c.chunk)[:chunkBytes]
 	n, err := c.Conn.Read(buf)
 	c.ahead, c.much = buf[:n], n > chunkBytes/2
 	return c.give(p), err
 }
 
-// give copies what was read ahead, and gives the chunk back after the last byte.
+// give copies what was read ahead, and gives the chunk back after the last byte,
+// unless there is much to read.
 func (c *conn) give(p []byte) int {
 	n := copy(p, c.ahead)
 	c.ahead = c.ahead[n:]
-	if len(c.ahead) == 0 {
+	if len(c.ahead) == 0 && !c.much {
+		c.release()
+	}
+	return n
+}
+
+// release gives the chunk back, from which all was read.
+func (c *conn) release() {
+	if c.chunk != nil {
 		chunks.Put(c.chunk)
 		c.chunk, c.ahead = nil, nil
 	}
-	return n
 }
 
 func (c *conn) Write(p []byte) (int, error) {
