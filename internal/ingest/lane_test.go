@@ -51,12 +51,12 @@ func TestWorkers(t *testing.T) {
 		})
 		var batch []synchronizer.Record
 		for version := range 5 {
-			for n := range 40 {
+			for n := range 41 {
 				batch = append(batch, of(put(t, "s1", uint64(version+1), "web", body("web", "u", version)), fmt.Sprint("c", n)))
 			}
 		}
 		r.deliver(t, batch...)
-		for n := range 40 {
+		for n := range 41 {
 			row, err := r.store.Object(t.Context(), synchronizer.ObjectKey{
 				ClusterID: synchronizer.ClusterID{Account: "acc", Cluster: fmt.Sprint("c", n)}, Kind: deployments, Namespace: "default", Name: "web",
 			})
