@@ -65,6 +65,7 @@ type part struct {
 	generation, epoch uint64
 
 	left, got int  // of the open request
+	room      int  // bytes that it may still bring; 0: no limit
 	single    bool // the next record is above the limit of bytes
 	buffered  int  // waiting for Next
 	bytes     int
@@ -345,6 +346,9 @@ func (p *part) handle(msg *natsgo.Msg) {
 		return
 	}
 	p.left, p.got = max(0, p.left-1), p.got+1
+	if usedUp(&p.room, sizeBeforePin(msg)) {
+		p.left = 0
+	}
 	number, delivered, err := place(msg)
 	if err != nil {
 		p.renew()
@@ -371,6 +375,16 @@ func (p *part) handle(msg *natsgo.Msg) {
 		return
 	}
 	p.m.deliver(d)
+}
+
+// sizeBeforePin is the size of a record as the broker counts it for a request: the
+// header that names the pin is added later.
+func sizeBeforePin(msg *natsgo.Msg) int {
+	pin := len(pinHeader) + len(first(msg.Header[pinHeader])) + lineFrame
+	if len(msg.Header) == 1 {
+		pin += headerFrame
+	}
+	return msg.Size() - pin
 }
 
 func first(values []string) string {
@@ -418,11 +432,11 @@ func (p *part) refill(mine int) {
 	}
 	limit := `,"max_bytes":` + strconv.Itoa(bytes)
 	if p.single {
-		records, limit = 1, ""
+		records, bytes, limit = 1, 0, ""
 	}
 	if p.publish(p.sub.Subject, `{"batch":`+strconv.Itoa(records)+limit+`,"expires":`+strconv.FormatInt(int64(pullExpires), 10)+
 		`,"idle_heartbeat":`+strconv.FormatInt(int64(pullBeat), 10)) {
-		p.left, p.got, p.single, p.heard = records, 0, false, p.asked
+		p.left, p.got, p.room, p.single, p.heard = records, 0, bytes, false, p.asked
 	}
 }
 

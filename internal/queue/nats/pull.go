@@ -45,6 +45,7 @@ type puller struct {
 
 	left   int  // records that the open request may still bring; 0 if there is none
 	got    int  // records that it has brought
+	room   int  // bytes that it may still bring; 0: no limit
 	single bool // the next record is above the limit of bytes: ask for it alone
 	heard  time.Time
 
@@ -178,7 +179,7 @@ func (p *puller) wait(ctx context.Context) (*natsgo.Msg, error) {
 func (p *puller) request(most, bytes int) error {
 	limit := `,"max_bytes":` + strconv.Itoa(bytes)
 	if p.single {
-		most, limit = 1, ""
+		most, bytes, limit = 1, 0, ""
 	}
 	body := `{"batch":` + strconv.Itoa(most) + limit +
 		`,"expires":` + strconv.FormatInt(int64(pullExpires), 10) +
@@ -186,7 +187,7 @@ func (p *puller) request(most, bytes int) error {
 	if err := p.conn.PublishRequest(p.subject, p.inbox, []byte(body)); err != nil {
 		return fmt.Errorf("%w: asking for records: %w", errLost, err)
 	}
-	p.left, p.got, p.single, p.heard = most, 0, false, time.Now()
+	p.left, p.got, p.room, p.single, p.heard = most, 0, bytes, false, time.Now()
 	return nil
 }
 
@@ -196,6 +197,9 @@ func (p *puller) note(m *natsgo.Msg) (isRecord bool, err error) {
 	p.heard = time.Now()
 	if strings.HasPrefix(m.Reply, ackSubject) {
 		p.left, p.got = max(0, p.left-1), p.got+1
+		if usedUp(&p.room, m.Size()) {
+			p.left = 0
+		}
 		return true, nil
 	}
 	status, reason := m.Header.Get("Status"), m.Header.Get(reasonHeader)
@@ -210,6 +214,16 @@ func (p *puller) note(m *natsgo.Msg) (isRecord bool, err error) {
 		return false, fmt.Errorf("%w: broker answered with %s %s", errLost, status, reason)
 	}
 	return false, nil
+}
+
+// usedUp takes the bytes of a record from what a request may still bring. The broker
+// ends a request whose bytes are used up exactly without a word.
+func usedUp(room *int, size int) bool {
+	if *room == 0 {
+		return false
+	}
+	*room = max(0, *room-size)
+	return *room == 0
 }
 
 // place is where a message stands: its number in the stream and among what the

@@ -14,23 +14,26 @@ import (
 	"synchronizer"
 )
 
-// trimEvery is the least time between two removals.
-const trimEvery = 250 * time.Millisecond
+// The least time between two removals, of which each costs the broker about as much
+// as a thousand records; and when the stream is full and publishers wait.
+const (
+	trimEvery     = time.Second
+	trimEveryFull = 250 * time.Millisecond
+)
 
 // trimmer removes from out what every group has acknowledged.
 type trimmer struct {
 	settings
 	js   jetstream.JetStream
 	wake chan struct{}
+	full chan struct{}
 }
 
 // poke asks for a removal soon. It does not block.
-func (t *trimmer) poke() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+func (t *trimmer) poke() { signal(t.wake) }
+
+// hurry asks for a removal because there is no room left.
+func (t *trimmer) hurry() { signal(t.full) }
 
 func (t *trimmer) run(ctx context.Context) {
 	t.poke() // what was acknowledged just before the last end
@@ -40,6 +43,7 @@ func (t *trimmer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.wake:
+		case <-t.full:
 		}
 		if err := t.trim(ctx, name); err != nil && ctx.Err() == nil {
 			t.logger.Warn("queue does not remove what was acknowledged", "stream", name, "error", err)
@@ -47,7 +51,14 @@ func (t *trimmer) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(trimEvery):
+		case <-time.After(trimEveryFull):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(trimEvery - trimEveryFull):
+		case <-t.full:
+			t.hurry()
 		}
 	}
 }
