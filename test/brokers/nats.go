@@ -113,7 +113,9 @@ func (n *NATS) log() string             { return n.file("nats.log") }
 func (n *NATS) settings(o NATSOptions) (string, error) {
 	lines := append([]string{}, o.Settings...)
 	if !o.NoJetStream {
-		lines = append(lines, fmt.Sprintf("jetstream { store_dir: %q }", n.file("data")))
+		// Streams reserve what they may hold, and a shared server has many: not all
+		// would fit into the free part of a small disk, which is the default limit.
+		lines = append(lines, fmt.Sprintf("jetstream { store_dir: %q, max_file: 100TB }", n.file("data")))
 	}
 	if o.MaxPayload > 0 {
 		lines = append(lines, fmt.Sprintf("max_payload: %d", o.MaxPayload))

@@ -48,6 +48,9 @@ func (q *Queue) Consume(ctx context.Context, group string) (synchronizer.Consume
 	ctx, done := q.join(ctx)
 	defer done()
 	if q.partitions > 1 {
+		if err := q.connected(ctx); err != nil {
+			return nil, fmt.Errorf("joining group %q: %w", group, err)
+		}
 		return q.newMember(ctx, group)
 	}
 	leave, err := q.joinGroup(group)

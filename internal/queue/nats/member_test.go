@@ -93,19 +93,23 @@ func (f follow) complete(keys []string, n int) bool {
 
 const victimURL, victimPrefix = "SYNCHRONIZER_TEST_VICTIM_URL", "SYNCHRONIZER_TEST_VICTIM_PREFIX"
 
-// victimMember joins the group, acknowledges its first batch, takes another one
-// and waits for its death.
+// victimMember joins the group, acknowledges 40 records, takes some more and waits
+// for its death.
 func victimMember(url, prefix string) {
 	ctx := context.Background() // a process, not a test
 	q, err := Open(ctx, Config{URLs: []string{url}, Prefix: prefix, Logger: quietLogger(), timing: quickTiming})
 	if err == nil {
 		var c synchronizer.Consumer
 		if c, err = q.Consume(ctx, "g"); err == nil {
-			for i := 0; err == nil && i < 3; i++ {
-				var b synchronizer.Batch
-				if b, err = c.Next(ctx, 40, 1<<20); err == nil && i == 0 {
-					err = b.Ack(ctx)
-				}
+			var b synchronizer.Batch
+			for left := 40; err == nil && left > 0; left -= len(b.Records) {
+				b, err = c.Next(ctx, left, 1<<20)
+			}
+			if err == nil {
+				err = b.Ack(ctx)
+			}
+			for i := 0; err == nil && i < 2; i++ {
+				_, err = c.Next(ctx, 40, 1<<20)
 			}
 		}
 	}

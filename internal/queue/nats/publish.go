@@ -73,6 +73,7 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 ) error {
 	var (
 		tooLarge error
+		refusal  error // of an attempt before
 		pause    = firstPause
 		next     = 0
 	)
@@ -89,10 +90,14 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 		}
 		next += failed
 		if ctx.Err() == nil {
+			refusal = err
 			trouble(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
+			if refusal != nil && errors.Is(err, context.Cause(ctx)) {
+				err = refusal // says more
+			}
 			return fmt.Errorf("publishing to %s: %w (%w)", to, context.Cause(ctx), err)
 		case <-time.After(pause):
 			pause = min(2*pause, longestPause)

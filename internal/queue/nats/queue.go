@@ -33,7 +33,10 @@ type settings struct {
 	logger      *slog.Logger
 }
 
-const apiTimeout = 30 * time.Second
+const (
+	apiTimeout       = 30 * time.Second
+	reconnectedPause = 20 * time.Millisecond // between two looks at a connection
+)
 
 // Queue is one connection to a broker. It implements synchronizer.Queue.
 type Queue struct {
@@ -84,7 +87,7 @@ func newQueue(ctx context.Context, set settings, write, read *natsgo.Conn, relea
 	if q.publisher, err = newPublisher(write, set); err != nil {
 		return nil, err
 	}
-	q.trimmer = &trimmer{js: js, settings: set, wake: make(chan struct{}, 1)}
+	q.trimmer = &trimmer{js: js, settings: set, wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	q.tasks.Go(func() { q.trimmer.run(q.ctx) })
 	return q, nil
 }
@@ -116,6 +119,20 @@ func (q *Queue) join(ctx context.Context) (context.Context, func()) {
 	}
 }
 
+// connected waits while the connection for reading is interrupted.
+func (q *Queue) connected(ctx context.Context) error {
+	for ctx.Err() == nil && q.read.IsReconnecting() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(reconnectedPause):
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
 // Publish implements synchronizer.Queue. While the stream is full, or the broker
 // does not answer, it waits and tries again until ctx ends.
 func (q *Queue) Publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) error {
@@ -137,7 +154,7 @@ func (q *Queue) Publish(ctx context.Context, to synchronizer.Direction, records 
 func (q *Queue) trouble(ctx context.Context, err error) {
 	switch {
 	case isFull(err):
-		q.trimmer.poke()
+		q.trimmer.hurry()
 	case errors.Is(err, errNoStream):
 		if err := q.ensureStreams(ctx, q.js); err != nil && ctx.Err() == nil {
 			q.logger.Warn("streams of the queue are away", "error", err)

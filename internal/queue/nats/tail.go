@@ -40,8 +40,8 @@ type tail struct {
 func (q *Queue) Tail(ctx context.Context) (synchronizer.Tail, error) {
 	ctx, done := q.join(ctx)
 	defer done()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("starting tail: %w", context.Cause(ctx))
+	if err := q.connected(ctx); err != nil {
+		return nil, fmt.Errorf("starting tail: %w", err)
 	}
 	stream, err := q.js.Stream(ctx, q.streamName(synchronizer.In))
 	if err != nil {
