@@ -33,8 +33,10 @@
 // # Order and repetition
 //
 // Within a key, records come in the order of Publish. Small ones are sent in
-// batches; one that a batch cannot carry is sent by a second producer, in chunks,
-// when all before it are confirmed. After a failure Publish sends the first record
+// batches, but for those of Out: there each goes alone, since the library leaves the
+// key out of a batch's own description, by which the broker shares keys among members.
+// A large one is sent by a second producer, in chunks, when all before it are
+// confirmed. After a failure Publish sends the first record
 // that was not confirmed, and all behind it, again. A consumer can then see a later
 // record before an earlier one, but always sees the later one again after it.
 //

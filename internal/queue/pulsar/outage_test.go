@@ -69,9 +69,7 @@ func TestUnloadInMidTraffic(t *testing.T) {
 			batch, err := c.Next(ctx, 50, 1<<20)
 			require.NoError(t, err, "after %v", next)
 			see("consumer", batch.Records)
-			if err := batch.Ack(ctx); err != nil {
-				require.ErrorIs(t, err, errAnew)
-			}
+			_ = batch.Ack(ctx) // if not, they come again
 		}
 	}
 	require.NoError(t, work.Wait())

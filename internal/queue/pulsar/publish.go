@@ -36,13 +36,20 @@ type lane struct {
 	topic      string
 	q          *Queue
 	maxMessage int
-	lock       chan struct{} // who holds it sends; the fields below belong to it
-	small      client.Producer
-	large      client.Producer
+	// shared says that members of a group share the topic by key. The library leaves
+	// the ordering key out of what stands around a batch, which is all that the broker
+	// looks at: batches of a key would go to any member. So each record goes alone.
+	shared bool
+	lock   chan struct{} // who holds it sends; the fields below belong to it
+	small  client.Producer
+	large  client.Producer
 }
 
 func newLane(q *Queue, topic string, maxMessage int) *lane {
-	return &lane{topic: topic, q: q, maxMessage: max(maxMessage, smallestMessage), lock: make(chan struct{}, 1)}
+	return &lane{
+		topic: topic, q: q, maxMessage: max(maxMessage, smallestMessage), lock: make(chan struct{}, 1),
+		shared: topic == q.config.topic(synchronizer.Out),
+	}
 }
 
 // Limits that follow from the largest message of the broker. A batch of several
@@ -192,26 +199,40 @@ func (l *lane) producer(ctx context.Context, small bool) (client.Producer, error
 	if *p != nil {
 		return *p, nil
 	}
+	// A producer that has lost its connection is closed, which answers what is open,
+	// and replaced: when the library reconnects one by itself, it changes what it is
+	// just writing.
+	w := newWatched(l.q.ctx)
 	options := client.ProducerOptions{
 		Topic:              l.topic,
 		SendTimeout:        -1, // it goes on sending while the broker is away
 		MaxPendingMessages: l.pending(small),
 		CompressionType:    client.ZSTD,
 		CompressionLevel:   client.Faster,
-		BackOffPolicyFunc:  newBackOff,
+		BackOffPolicyFunc:  w.policy,
 
 		PartitionsAutoDiscoveryInterval: l.q.config.partitionsNew,
 	}
-	if small {
-		options.BatcherBuilderType = client.KeyBasedBatchBuilder // one key per batch, as Key_Shared needs it
+	switch {
+	case small && l.shared:
+		options.DisableBatching = true
+	case small:
+		options.BatcherBuilderType = client.KeyBasedBatchBuilder
 		options.BatchingMaxPublishDelay, options.BatchingMaxMessages, options.BatchingMaxSize = batchDelay, batchMessages, uint(l.batchLimit())
-	} else {
+	default:
 		options.DisableBatching, options.EnableChunking = true, true
 	}
 	made, err := within(ctx, l.q, func() (client.Producer, error) { return l.q.write.CreateProducer(options) }, closeProducer)
 	if err != nil {
+		w.lost()
 		return nil, fmt.Errorf("making producer: %w", err)
 	}
+	w.armed.Store(true)
+	l.q.tasks.Go(func() {
+		<-w.ctx.Done()
+		closeProducer(made)
+		w.leave()
+	})
 	*p = made
 	return made, nil
 }

@@ -11,6 +11,10 @@ import (
 	"synchronizer/internal/queue"
 )
 
+// propertyEmpty marks a message whose payload stands for none: the library cannot
+// read an empty one outside of a batch.
+const propertyEmpty = "x-empty-payload"
+
 // message is the record as Pulsar carries it. It shares nothing with the record:
 // the library may hold it longer than a call of Publish lasts.
 func message(r *synchronizer.Record) *client.ProducerMessage {
@@ -27,6 +31,9 @@ func message(r *synchronizer.Record) *client.ProducerMessage {
 	}
 	for i := range r.Properties {
 		m.Properties[r.Properties[i].Name] = r.Properties[i].Value
+	}
+	if len(r.Payload) == 0 {
+		m.Payload, m.Properties[propertyEmpty] = []byte{' '}, "1"
 	}
 	return m
 }
@@ -51,6 +58,10 @@ func record(m client.Message) (r synchronizer.Record, fromServer bool) {
 		Position:   position(id),
 	}
 	for name, value := range properties {
+		if name == propertyEmpty {
+			r.Payload = nil
+			continue
+		}
 		r.Properties = append(r.Properties, synchronizer.Property{Name: name, Value: value})
 	}
 	fromServer = m.Key() == queue.ServerProducerKey || queue.FromServer(&r)

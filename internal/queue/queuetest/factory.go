@@ -29,7 +29,8 @@ type Factory struct {
 	MaxPayload int
 	// Large is the size of the large record; 0 means 20 MiB.
 	Large int
-	// EachKey is how many records each of 100 keys gets at once; 0 means 1,000.
+	// EachKey is how many records each of 100 keys gets at once; 0 means 1,000, or 200
+	// with the race detector.
 	EachKey int
 	// OneMember says that a second member of a group is refused, and that the
 	// queue has one process at a time.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,23 +17,91 @@ import (
 	"synchronizer"
 )
 
-// work lets a member read and acknowledge until ctx ends; got counts its own.
-func work(ctx context.Context, c synchronizer.Consumer, p *progress, got *atomic.Int64) error {
-	for {
-		batch, err := c.Next(ctx, 20, 1<<20)
-		if ctx.Err() != nil {
-			return nil
-		}
+// hands checks that a key is in one member's hands at a time: a member may get a
+// record only behind records that it has had itself, or whose acknowledgement has
+// begun. When a key changes its member, the new one may get again what the other
+// still holds, but nothing behind it without that.
+type hands struct {
+	mu    sync.Mutex
+	final map[string]int // per key, the number up to which acknowledgements have begun
+}
+
+// took notes what came to a member; next are the numbers that it expects.
+func (h *hands) took(next map[string]int, records []synchronizer.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range records {
+		key := records[i].Key
+		n, err := numberOf(&records[i])
 		if err != nil {
 			return err
 		}
-		if err := p.add(batch.Records); err != nil {
+		if n > next[key] && n > h.final[key] {
+			return fmt.Errorf("%s: %d came to one member while another has %d in its hands", key, n, h.final[key])
+		}
+		next[key] = n + 1
+	}
+	return nil
+}
+
+// finish notes that an acknowledgement begins.
+func (h *hands) finish(records []synchronizer.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range records {
+		n, err := numberOf(&records[i])
+		if err != nil {
 			return err
 		}
-		got.Add(int64(len(batch.Records)))
-		// What went to another member meanwhile cannot be acknowledged here, and
-		// comes again there.
-		_ = batch.Ack(ctx)
+		h.final[records[i].Key] = max(h.final[records[i].Key], n+1)
+	}
+	return nil
+}
+
+// work lets a member read until ctx ends; got counts its own. It acknowledges late,
+// so that it has something in its hands when others come and go.
+func work(ctx context.Context, c synchronizer.Consumer, p *progress, h *hands, got *atomic.Int64) error {
+	const hold = 150 * time.Millisecond
+	next := map[string]int{}
+	var held []synchronizer.Batch
+	var since time.Time
+	for {
+		limited, cancel := ctx, func() {}
+		if len(held) > 0 {
+			limited, cancel = context.WithDeadline(ctx, since.Add(hold))
+		}
+		batch, err := c.Next(limited, 20, 1<<20)
+		waited := limited.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if err := h.took(next, batch.Records); err != nil {
+				return err
+			}
+			if err := p.add(batch.Records); err != nil {
+				return err
+			}
+			got.Add(int64(len(batch.Records)))
+			if len(held) == 0 {
+				since = time.Now()
+			}
+			if held = append(held, batch); time.Since(since) < hold {
+				continue
+			}
+		case !waited:
+			return err
+		}
+		for _, b := range held {
+			if err := h.finish(b.Records); err != nil {
+				return err
+			}
+		}
+		// It stands for those before. What went to another member meanwhile cannot be
+		// acknowledged here, and comes again there.
+		_ = held[len(held)-1].Ack(ctx)
+		held = nil
 	}
 }
 
@@ -83,7 +152,8 @@ func testThirdJoins(t *testing.T, s *suite) {
 }
 
 // shareAmong lets members share until each had work, the last of which may be a
-// queue whose member joins only when the others have worked for a while.
+// queue whose member joins only when the others have worked for a while. Per key,
+// first deliveries come in order over all members, and to one member at a time.
 func (s *suite) shareAmong(t *testing.T, q synchronizer.Queue, p *progress, readers ...any) {
 	t.Helper()
 	s.Patience *= 2
@@ -91,6 +161,7 @@ func (s *suite) shareAmong(t *testing.T, q synchronizer.Queue, p *progress, read
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	got := make([]atomic.Int64, len(readers))
+	h := &hands{final: map[string]int{}}
 	all := func(n int) func(int) bool {
 		return func(round int) bool {
 			for i := range got[:n] {
@@ -105,14 +176,25 @@ func (s *suite) shareAmong(t *testing.T, q synchronizer.Queue, p *progress, read
 	for i, reader := range readers {
 		switch reader := reader.(type) {
 		case synchronizer.Consumer:
-			g.Go(func() error { return work(ctx, reader, p, &got[i]) })
+			g.Go(func() error { return work(ctx, reader, p, h, &got[i]) })
 		case synchronizer.Queue:
 			var err error
 			rounds, err = share(ctx, q, p, rounds, all(i))
 			require.NoError(t, err)
+			// It joins while the others have records in their hands.
+			var joined atomic.Bool
+			var meanwhile errgroup.Group
+			meanwhile.Go(func() (err error) {
+				rounds, err = share(ctx, q, p, rounds, func(int) bool { return joined.Load() })
+				return err
+			})
 			late, err := reader.Consume(ctx, group)
+			if err == nil {
+				g.Go(func() error { return work(ctx, late, p, h, &got[i]) })
+			}
+			joined.Store(true)
+			require.NoError(t, meanwhile.Wait())
 			require.NoError(t, err)
-			g.Go(func() error { return work(ctx, late, p, &got[i]) })
 		}
 	}
 	_, err := share(ctx, q, p, rounds, all(len(readers)))
@@ -163,7 +245,7 @@ func testSlowConsumer(t *testing.T, s *suite) {
 	require.NoError(t, err)
 	other, err := q.Tail(s.ctx(t))
 	require.NoError(t, err)
-	const records, size, most = 256, 256 << 10, 32 << 20 // 64 MiB each way
+	const records, size, most = 176, 256 << 10, 32 << 20 // 44 MiB each way
 	payload := bytesOf(size)
 	before := heap()
 	for i := range records {

@@ -23,7 +23,7 @@ func Run(t *testing.T, f Factory) {
 		f.Large = 20 << 20
 	}
 	if f.EachKey == 0 {
-		f.EachKey = 1000
+		f.EachKey = eachKey
 	}
 	if f.Patience == 0 {
 		f.Patience = 20 * time.Second
