@@ -167,7 +167,7 @@ func TestSamples(t *testing.T) {
 	require.NoError(t, err, string(out))
 	require.NoError(t, os.CopyFS(filepath.Join(p.dir, "configuration"), os.DirFS("../../configuration")))
 
-	backend := (&program{t: t, path: filepath.Join(bin, "server"), dir: p.dir}).start(nil, "CONFIG=./configuration/server",
+	backend := (&program{t: t, path: filepath.Join(bin, "server"), dir: p.dir}).start(nil, "CONFIG=./configuration/server-embedded",
 		"SYNCHRONIZER_BACKEND_LISTEN=127.0.0.1:0", "SYNCHRONIZER_BACKEND_HEALTHPORT=0", "SYNCHRONIZER_API_LISTEN=127.0.0.1:0")
 	clients := backend.says(`msg=serving clients=(\S+)`)
 	people := backend.says(`msg=serving .*api=(\S+)`)

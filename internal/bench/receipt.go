@@ -79,7 +79,7 @@ func received(ctx context.Context, r *rig, callers []*caller) (receipt, error) {
 		return receipt{}, err
 	}
 	defer func() { _ = db.Close() }()
-	rows, err := db.QueryContext(ctx, "SELECT o.name FROM objects o JOIN kinds k ON k.id = o.kind WHERE k.resource = 'runtimealerts'")
+	rows, err := db.QueryContext(ctx, "SELECT e.name FROM events e JOIN kinds k ON k.id = e.kind WHERE k.resource = 'runtimealerts'")
 	if err != nil {
 		return receipt{}, fmt.Errorf("reading the alerts that were stored: %w", err)
 	}
