@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"synchronizer"
@@ -108,7 +107,7 @@ func objectOf(r *synchronizer.Row) Object {
 // given more than once.
 var repeatable = map[string]bool{
 	"account": false, "cluster": true, "group": true, "version": true, "resource": true, "namespace": true,
-	"name": true, "namePrefix": false, "labelSelector": false, "deleted": false, "updatedSince": false,
+	"name": true, "namePrefix": false, "search": false, "labelSelector": false, "deleted": false, "updatedSince": false,
 	"limit": false, "continue": false, "full": false,
 }
 
@@ -130,28 +129,23 @@ func parseQuery(v url.Values) (synchronizer.ObjectQuery, error) {
 	q := synchronizer.ObjectQuery{
 		Account: v.Get("account"), Clusters: v["cluster"], Groups: v["group"], Versions: v["version"],
 		Resources: v["resource"], Namespaces: v["namespace"], Names: v["name"],
-		NamePrefix: v.Get("namePrefix"), Continue: v.Get("continue"),
+		NamePrefix: v.Get("namePrefix"), Search: v.Get("search"), Continue: v.Get("continue"),
 	}
 	err := checkParameters(v, repeatable)
 	if err != nil {
 		return q, err
 	}
-	for name, into := range map[string]*bool{"deleted": &q.Deleted, "full": &q.Full} {
-		if text := v.Get(name); text != "" {
-			if *into, err = strconv.ParseBool(text); err != nil {
-				return q, fmt.Errorf("%w: %s=%q is neither true nor false", synchronizer.ErrInvalid, name, text)
-			}
-		}
+	if q.Deleted, err = boolean(v, "deleted"); err != nil {
+		return q, err
 	}
-	if text := v.Get("limit"); text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 {
-			return q, fmt.Errorf("%w: limit=%q is not a positive number", synchronizer.ErrInvalid, text)
-		}
+	if q.Full, err = boolean(v, "full"); err != nil {
+		return q, err
 	}
-	if text := v.Get("updatedSince"); text != "" {
-		if q.UpdatedSince, err = time.Parse(time.RFC3339, text); err != nil {
-			return q, fmt.Errorf("%w: updatedSince=%q is not an RFC 3339 time", synchronizer.ErrInvalid, text)
-		}
+	if q.Limit, err = positive(v, "limit"); err != nil {
+		return q, err
+	}
+	if q.UpdatedSince, err = instant(v, "updatedSince"); err != nil {
+		return q, err
 	}
 	if q.Labels, err = ParseLabelSelector(v.Get("labelSelector")); err != nil {
 		return q, err

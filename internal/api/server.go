@@ -13,10 +13,11 @@ import (
 	"synchronizer"
 )
 
-// Options are what the API needs; all must be set but Keys.
+// Options are what the API needs; all must be set but Events and Keys.
 type Options struct {
 	Reader      synchronizer.Reader
 	Credentials synchronizer.Credentials
+	Events      synchronizer.Events  // nil: there is no route for them
 	Keys        synchronizer.Keyring // nil: access keys cannot be managed
 	Ready       func() error
 	Logger      *slog.Logger
@@ -42,6 +43,9 @@ func New(o Options) http.Handler {
 	routes.HandleFunc("GET /api/v1/clusters/{account}/{cluster}", s.route(s.getCluster))
 	routes.HandleFunc("GET /api/v1/objects", s.route(s.listObjects))
 	routes.HandleFunc("GET /api/v1/objects/{account}/{cluster}/{group}/{version}/{resource}/{namespace}/{name}", s.route(s.getObject))
+	if o.Events != nil {
+		routes.HandleFunc("GET /api/v1/events", s.route(s.listEvents))
+	}
 	if o.Keys != nil {
 		routes.HandleFunc("GET /api/v1/accesskeys", s.route(s.listKeys))
 		routes.HandleFunc("POST /api/v1/accesskeys", s.route(s.createKey))

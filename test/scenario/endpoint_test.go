@@ -4,9 +4,11 @@ package scenario
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -75,16 +77,11 @@ func TestEndpoint(t *testing.T) {
 		require.Contains(t, []int{http.StatusAccepted, http.StatusTooManyRequests}, status, text)
 		return status == http.StatusAccepted
 	}, patience, glance)
+	var compact bytes.Buffer // as a list shows it
+	require.NoError(t, json.Compact(&compact, body))
 	eventually(t, "the alert is stored", func() bool {
-		path := "/api/v1/objects/local/" + w.name + "/kubescape.io/v1/runtimealerts/payments/shell-in-pod"
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.api.Server+path, nil)
+		list, err := b.api.Events(ctx, url.Values{"account": {"local"}, "cluster": {w.name}, "resource": {"runtimealerts"}, "full": {"true"}})
 		require.NoError(t, err)
-		req.Header.Set("Authorization", "Bearer "+b.api.Token)
-		resp, err := b.api.HTTP.Do(req)
-		require.NoError(t, err)
-		defer func() { _ = resp.Body.Close() }()
-		text, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		return string(text) == string(body)
+		return len(list.Items) == 1 && string(list.Items[0].Object) == compact.String()
 	})
 }

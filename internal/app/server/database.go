@@ -19,6 +19,7 @@ type database interface {
 	synchronizer.Reader
 	synchronizer.Credentials
 	synchronizer.Keyring
+	synchronizer.Events
 	ingest.Forgetting
 }
 

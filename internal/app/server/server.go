@@ -226,7 +226,7 @@ func (b *Backend) Run(ctx context.Context) error {
 	if b.people != nil {
 		g.Go(func() error {
 			return telemetry.Serve(ctx, b.people, api.New(api.Options{
-				Reader: b.store, Credentials: b.store, Keys: b.store, Ready: b.Ready, Logger: b.process.Logger,
+				Reader: b.store, Credentials: b.store, Events: b.store, Keys: b.store, Ready: b.Ready, Logger: b.process.Logger,
 			}), time.Second)
 		})
 	}
