@@ -14,8 +14,7 @@ require_go
 open_session
 logs=$work/logs
 mkdir "$logs"
-# The longest first, so that nothing waits for it in the end.
-[ $# -gt 0 ] || set -- ./test/scenario ./internal/queue/... ./...
+[ $# -gt 0 ] || set -- ./...
 began=$SECONDS
 
 step() { printf '\n== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
