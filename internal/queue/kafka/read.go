@@ -47,7 +47,7 @@ func poll(ctx context.Context, client poller, most int, logger *slog.Logger, tak
 		case n > 0:
 			return nil
 		case errors.Is(failed, kgo.ErrClientClosed) && ctx.Err() == nil:
-			return fmt.Errorf("reading records: the client has ended: %w", synchronizer.ErrDisconnected)
+			return fmt.Errorf("reading records: the client has ended: %w (%w)", synchronizer.ErrClosed, synchronizer.ErrDisconnected)
 		case failed != nil:
 			select {
 			case <-ctx.Done():

@@ -222,7 +222,13 @@ func (l *lane) producer(ctx context.Context, small bool) (client.Producer, error
 	default:
 		options.DisableBatching, options.EnableChunking = true, true
 	}
-	made, err := within(ctx, l.q, func() (client.Producer, error) { return l.q.write.CreateProducer(options) }, closeProducer)
+	made, err := within(ctx, l.q, func() (client.Producer, error) {
+		p, err := l.q.write.CreateProducer(options)
+		if err != nil {
+			return nil, err
+		}
+		return newSender(p), nil
+	}, closeProducer)
 	if err != nil {
 		w.lost()
 		return nil, fmt.Errorf("making producer: %w", err)

@@ -19,22 +19,27 @@ import (
 // background starts a watch and returns what it will have got when stop is called.
 func background(t *testing.T, c client, path string, wait func() bool) (stop func() answer) {
 	t.Helper()
-	stopped, got := make(chan struct{}), make(chan answer, 1)
-	go func() {
-		got <- c.get(t, path, func(answer) bool {
-			select {
-			case <-stopped:
-				return true
-			default:
-				return false
-			}
-		})
-	}()
+	stopped := make(chan struct{})
+	got := reading(t, c, path, func(answer) bool {
+		select {
+		case <-stopped:
+			return true
+		default:
+			return false
+		}
+	})
 	require.Eventually(t, wait, limit, time.Millisecond)
 	return func() answer {
 		close(stopped)
 		return <-got
 	}
+}
+
+// reading starts a watch; what it gives comes when the stream ends, or is enough.
+func reading(t *testing.T, c client, path string, enough func(answer) bool) <-chan answer {
+	got := make(chan answer, 1)
+	go func() { got <- c.get(t, path, enough) }()
+	return got
 }
 
 func told(p *faultproxy.Proxy, events int) func() bool {
@@ -47,12 +52,13 @@ func TestStrikeHitsOpenWatches(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend, http1 bool) {
 		p := faultproxy.New(t, b)
 		require.Zero(t, p.Strike(faultproxy.Watch("configmaps"), faultproxy.GoneInStream{}))
-		stop := background(t, newClient(t, p, http1), b.watch(), told(p, 3))
+		ended := reading(t, newClient(t, p, http1), b.watch(), func(answer) bool { return false })
+		require.Eventually(t, told(p, 3), limit, time.Millisecond)
 		require.Zero(t, p.Strike(faultproxy.Watch("secrets"), faultproxy.GoneInStream{}))
 		require.Equal(t, 1, p.Strike(faultproxy.Watch("configmaps"), faultproxy.UnknownEvent{}))
 		require.Equal(t, 1, p.Strike(faultproxy.Watch("configmaps"), faultproxy.GoneInStream{}))
 		require.Eventually(t, func() bool { return p.Open(faultproxy.Watch("")) == 0 }, limit, time.Millisecond)
-		got := stop()
+		got := <-ended
 		require.NoError(t, got.err)
 		require.Equal(t, []string{added, modified, deleted, "FOO foo", "ERROR 410"}, got.lines)
 		require.Equal(t, []string{"unknown event", "410 in stream"}, p.Requests(faultproxy.Watch(""))[0].Faults)
