@@ -5,7 +5,7 @@
 #
 # Runs every test, those against a real API server included. Installs or builds
 # what is missing. Says which tests were skipped and why; with CI=true a skipped
-# test is a failure. About ten minutes on two cores, half an hour on a new machine.
+# test is a failure. About a quarter of an hour on two cores, half an hour on a new machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset KUBECONFIG # no test may meet a cluster of whoever runs it
@@ -79,10 +79,9 @@ fresh=()
 [ "${CI:-}" != true ] || fresh=(-count=1)
 log=$work/test.log
 status=0
-# More at once than there are cores: most tests wait for brokers and servers.
 # Of a package that passed only the closing line is shown, of another everything.
 run bash -c 'set -o pipefail; log=$1; shift; go test "$@" 2>&1 | tee "$log" | awk -f scripts/test-summary.awk' - \
-	"$log" -race -v -p 3 -parallel 6 -timeout 20m ${fresh[@]+"${fresh[@]}"} "$@" || status=$?
+	"$log" -race -v -p 2 -timeout 20m ${fresh[@]+"${fresh[@]}"} "$@" || status=$?
 
 skipped=$(awk -v list=skipped -f scripts/test-summary.awk "$log")
 passed=$(grep -c '^ *--- PASS' "$log" || true)
