@@ -118,8 +118,11 @@ var faults = []*fault{
 		options: func(o *kube.Options) { o.WatchTime = 3 * time.Second }, // the API server gives a bookmark 2 s before the end
 		strike:  striking(faultproxy.BookmarksOnly{}), proof: faultproxy.BookmarksOnly{},
 		lasting: func(c *cell) {
-			if c.kind == profiles { // which gives no bookmark by itself
-				require.NoError(c.t, c.storage.Bookmark(c.kind.Resource))
+			if c.kind == profiles { // which gives no bookmark by itself, and to a watch that is open only
+				eventually(c.t, "a bookmark arrives", func() bool {
+					require.NoError(c.t, c.storage.Bookmark(c.kind.Resource))
+					return c.count() > c.counted
+				})
 			}
 		},
 		then:    striking(faultproxy.GoneInStream{}),
