@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"synchronizer"
+	"synchronizer/internal/filelock"
 )
 
 // Defaults of EmbeddedConfig.
@@ -101,7 +102,7 @@ func openEmbedded(ctx context.Context, config EmbeddedConfig) (_ *Queue, err err
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	held, err := lock(filepath.Join(config.Dir, "lock"))
+	held, err := filelock.Take(filepath.Join(config.Dir, "lock"))
 	if err != nil {
 		return nil, err
 	}
