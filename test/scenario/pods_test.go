@@ -29,13 +29,13 @@ func serverOnly(on queueSetup) queueSetup {
 	}
 }
 
-// pod starts a server without ingester on the queue.
+// startPod starts a server without ingester on the queue.
 func startPod(t testing.TB, on queueSetup) *backend {
 	t.Helper()
 	return startChanged(t, t.TempDir(), nil, serverOnly(on))
 }
 
-// named is a command about an object, as a part of the backend publishes it.
+// command publishes a command about an object, as a part of the backend would.
 func (b *backend) command(t testing.TB, id synchronizer.ClusterID, name string) {
 	t.Helper()
 	m := synchronizer.Message{Event: synchronizer.EventDelete, Kind: configMaps, Namespace: "default", Name: name, ClusterID: id, Depth: 1, MsgID: uuid.NewString()}
@@ -101,10 +101,7 @@ func embedded(on queueSetup) bool {
 // B024: every server sees every command, while others come and go and from the
 // moment at which it says that it is ready.
 func TestB024EveryPodSeesEveryCommand(t *testing.T) {
-	overQueues(t, func(t *testing.T, on queueSetup) {
-		if embedded(on) {
-			return // there is one server
-		}
+	overBrokers(t, func(t *testing.T, on queueSetup) {
 		id := synchronizer.ClusterID{Account: server.LocalAccount, Cluster: "c"}
 		speaker := startChanged(t, t.TempDir(), nil, on)
 		connect := func(pod *backend) *stock.Client {
@@ -183,10 +180,7 @@ func TestB018LargeAmongSmall(t *testing.T) {
 // that a client said is missing in the end. Each client says its last state again
 // when it connects, so the ingester only has to be right.
 func TestManyClientsOfTwoPods(t *testing.T) {
-	overQueues(t, func(t *testing.T, on queueSetup) {
-		if embedded(on) {
-			return
-		}
+	overBrokers(t, func(t *testing.T, on queueSetup) {
 		ingesting, pod := startChanged(t, t.TempDir(), nil, on), startPod(t, on)
 		var group sync.WaitGroup
 		const clients, objects = 8, 25

@@ -48,10 +48,7 @@ func writeConfig(t testing.TB, on queueSetup, database string, backend map[strin
 // Two servers and two ingesters, each a process of its own, on one broker and one
 // PostgreSQL. One of each is killed; the others go on, and nothing is missing.
 func TestSeparateProcesses(t *testing.T) {
-	overQueues(t, func(t *testing.T, on queueSetup) {
-		if embedded(on) {
-			return // belongs to one process: see TestIngesterAlone
-		}
+	overBrokers(t, func(t *testing.T, on queueSetup) {
 		kubetest.Require(t, startErr)
 		w := newWorld(t, shared, configMaps, deployments)
 		w.createMany(configMaps, "settings", 60, 2000)

@@ -65,11 +65,23 @@ func overPulsar(url, admin, namespace string) queueSetup {
 
 // overQueues runs a scenario over each queue.
 func overQueues(t *testing.T, scenario func(t *testing.T, on queueSetup)) {
+	over(t, func(string) bool { return true }, scenario)
+}
+
+// overBrokers runs a scenario of several processes: the embedded queue belongs to
+// one.
+func overBrokers(t *testing.T, scenario func(t *testing.T, on queueSetup)) {
+	over(t, func(name string) bool { return name != config.QueueEmbedded }, scenario)
+}
+
+func over(t *testing.T, wanted func(name string) bool, scenario func(t *testing.T, on queueSetup)) {
 	t.Parallel()
 	for _, q := range queueSetups {
-		t.Run(q.name, func(t *testing.T) {
-			t.Parallel()
-			scenario(t, q.setUp(t))
-		})
+		if wanted(q.name) {
+			t.Run(q.name, func(t *testing.T) {
+				t.Parallel()
+				scenario(t, q.setUp(t))
+			})
+		}
 	}
 }
