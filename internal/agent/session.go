@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 const (
 	closeGoingAway = 1001
 	goodConnection = time.Minute // a link that lived so long resets the back-off
-	dialDelayMin   = 500 * time.Millisecond
-	dialDelayMax   = time.Minute
+	// dialDelayMin is what the first pause may be at most. Shorter, the clients of
+	// a server that has ended would come to the next one in the same second.
+	dialDelayMin = 2 * time.Second
+	dialDelayMax = time.Minute
 )
 
 // session is one link from its connect to its end.
@@ -80,6 +83,17 @@ func newDialing(a *Agent) *dialing {
 	}}
 }
 
+// next is how long to wait after err, which may be nil. A server that says when
+// to come again is not asked before, and not by all in the same moment.
+func (d *dialing) next(err error) time.Duration {
+	delay := d.delay.NextBackOff()
+	var later *synchronizer.RetryAfterError
+	if errors.As(err, &later) && later.After > 0 {
+		delay = max(delay, later.After+rand.N(min(later.After, dialDelayMax)))
+	}
+	return delay
+}
+
 // first makes the first link. Without one and without an error ctx has ended.
 func (d *dialing) first(ctx context.Context) (synchronizer.Link, error) {
 	clock := d.agent.options.Clock
@@ -106,8 +120,11 @@ func (d *dialing) first(ctx context.Context) (synchronizer.Link, error) {
 		case isFinal(err):
 			return nil, fmt.Errorf("connecting: %w", err)
 		}
-		delay := d.delay.NextBackOff()
+		delay := d.next(err)
 		if left := until.Sub(clock.Now()); left <= delay {
+			if !d.pause(ctx, left) {
+				return nil, nil
+			}
 			return nil, fmt.Errorf("connecting, given up after %v: %w", d.agent.options.FirstConnectTimeout, err)
 		}
 		d.agent.options.Logger.Warn("cannot connect yet", "error", err, "retryIn", delay)
@@ -126,9 +143,10 @@ func (d *dialing) ended(s *session, now time.Time) {
 
 // again makes the next link, after a pause; nil when ctx has ended.
 func (d *dialing) again(ctx context.Context) synchronizer.Link {
-	for d.pause(ctx, d.delay.NextBackOff()) {
-		link, err := d.dial(ctx)
-		if err == nil {
+	var err error
+	for d.pause(ctx, d.next(err)) {
+		var link synchronizer.Link
+		if link, err = d.dial(ctx); err == nil {
 			d.agent.metrics.reconnects.Inc()
 			return link
 		}
