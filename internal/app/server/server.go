@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -19,15 +18,12 @@ import (
 	"synchronizer/internal/app"
 	"synchronizer/internal/config"
 	"synchronizer/internal/ingest"
-	"synchronizer/internal/link"
 	"synchronizer/internal/queue"
 	"synchronizer/internal/relay"
 	"synchronizer/internal/telemetry"
 )
 
 const (
-	// upwardBytes is what is read from one client and not yet confirmed.
-	upwardBytes = 4 << 20
 	// batchBytes is how much one transaction of the ingester takes.
 	batchBytes = 8 << 20
 	// closeTimeout bounds the flush of the queue at the end.
@@ -121,37 +117,6 @@ func OpenIngester(ctx context.Context, p *app.Process, c *config.Config) (_ *Bac
 // large record: servers of this project do, and only our own ingester.
 func (b *Backend) chunksUnderstood(to synchronizer.Direction) bool {
 	return to != synchronizer.Out || b.config.IngesterEnabled() || b.relay.IngesterPresent()
-}
-
-func (b *Backend) wireRelay() error {
-	c, p := b.config, b.process
-	authenticator, err := b.authenticator()
-	if err != nil {
-		return err
-	}
-	name, err := os.Hostname()
-	if err != nil {
-		name = "synchronizer-server"
-	}
-	reg := p.Registerer("server")
-	frames, err := link.NewMetrics(reg)
-	if err != nil {
-		return err
-	}
-	after, _ := c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds.Duration() // what does not fit was set to 0
-	b.relay = relay.New(relay.Options{
-		Queue: b.queue.Queue, QueueName: b.queue.name, Encoding: b.queue.encoding,
-		Authenticator: authenticator,
-		Link: link.Options{
-			Limits: link.Limits{MaxMessageBytes: int(c.InCluster.MaxObjectBytes)},
-			Drop:   p.Drops.Drop, Metrics: frames,
-		},
-		ServerName:  name,
-		UpwardBytes: upwardBytes, BacklogBytes: int(c.Backend.ClientBacklogBytes),
-		MaxObjectSize: c.Process.MaxObjectSize, ReconcileAfter: after,
-		Logger: p.Logger, Registerer: reg, Drop: p.Drops.Drop,
-	})
-	return nil
 }
 
 func (b *Backend) wireIngester() error {
