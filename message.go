@@ -97,6 +97,11 @@ type Message struct {
 	// Clients is who is connected (EventConnectedClients).
 	Clients *ConnectedClients
 
+	// TraceParent is the W3C traceparent of the span that the message comes from, so
+	// that a trace spans link and queue; empty: it is in no trace. Of a batch it
+	// stands in the batch, not in its items.
+	TraceParent string
+
 	// Stamped by the relay from the authenticated connection, never taken from
 	// a payload.
 	ClusterID

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"synchronizer"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // ErrForeign marks an error of Decode: account or cluster of the payload
@@ -54,6 +55,8 @@ func Decode(r *synchronizer.Record) (synchronizer.Message, error) {
 	m := synchronizer.Message{
 		Event:     eventOf(p.event),
 		ClusterID: synchronizer.ClusterID{Account: p.account, Cluster: p.cluster},
+
+		TraceParent: traceparent.Clean(p.trace),
 	}
 	if m.Event == synchronizer.EventUnknown {
 		return m, nil

@@ -156,5 +156,6 @@ func (e *Encoder) properties(m *synchronizer.Message, extra Extra) []synchronize
 	if m.Seq != 0 {
 		add(PropertySeq, strconv.FormatUint(m.Seq, 10))
 	}
+	addIf(PropertyTraceParent, m.TraceParent)
 	return list
 }

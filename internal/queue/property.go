@@ -2,7 +2,10 @@
 
 package queue
 
-import "synchronizer"
+import (
+	"synchronizer"
+	"synchronizer/internal/telemetry/traceparent"
+)
 
 // Names of properties. The first block is read by everyone in the field.
 const (
@@ -28,6 +31,7 @@ const (
 	PropertyChecksum       = "x-checksum"         // only with x-encoding: compact
 	PropertyDepth          = "x-depth"            // only with x-encoding: compact
 	PropertyMsgID          = "x-msg-id"           // only with x-encoding: compact
+	PropertyTraceParent    = traceparent.Name     // of W3C Trace Context; only of what is in a trace
 	encodingCompact        = "compact"
 	producerServer         = "synchronizer-server"
 	mostProperties         = 20
@@ -53,6 +57,7 @@ type properties struct {
 	resourceVersion                    string
 	source, seq                        string
 	encoding, checksum, depth, message string
+	trace                              string
 }
 
 // readProperties passes once over the properties; names that are not known are
@@ -92,6 +97,8 @@ func readProperties(list []synchronizer.Property) properties {
 			p.depth = value
 		case PropertyMsgID:
 			p.message = value
+		case PropertyTraceParent:
+			p.trace = value
 		}
 	}
 	return p

@@ -8,6 +8,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/rawjson"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // The event numbers of link v1.
@@ -90,7 +91,16 @@ func appendObject(dst []byte, m *synchronizer.Message) ([]byte, error) {
 	case synchronizer.EventPut:
 		dst = rawjson.AppendQuote(append(dst, `,"Object":`...), m.Body)
 	}
-	return append(dst, end...), nil
+	return append(appendTrace(dst, m), end...), nil
+}
+
+// appendTrace writes a member that peers in the field do not know, and therefore
+// ignore; only of messages that are in a trace.
+func appendTrace(dst []byte, m *synchronizer.Message) []byte {
+	if m.TraceParent == "" {
+		return dst
+	}
+	return appendString(append(dst, `,"`+traceparent.Name+`":`...), m.TraceParent)
 }
 
 // lists are the members of Items, in the order on the wire.
@@ -154,7 +164,7 @@ func appendBatch(dst []byte, m *synchronizer.Message) ([]byte, error) {
 	if written != len(m.Items) {
 		return before, fmt.Errorf("%w: an item of a batch is not about an object", synchronizer.ErrInvalid)
 	}
-	return append(append(dst, end[:len(end)-1]+"}"...), end...), nil
+	return append(appendTrace(append(dst, end[:len(end)-1]+"}"...), m), end...), nil
 }
 
 // Reconciliation is the BatchType of a list of known objects.

@@ -20,4 +20,8 @@
 // are unknown events here, as every other number is. A ReconciliationRequest
 // travels as one Batch a kind, of type "reconciliation", whose items are
 // NewChecksums.
+//
+// A message that is in a trace has one member more, traceparent, in front of the
+// last one. Peers in the field ignore it, as they ignore every key that they do not
+// know; without tracing it is never there.
 package wire

@@ -10,6 +10,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/rawjson"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // Limits bound what one frame may become in memory, beyond its own size.
@@ -32,6 +33,7 @@ var ErrMalformed = fmt.Errorf("%w frame", synchronizer.ErrInvalid)
 type fields struct {
 	depth, event, kind, msgID, name, namespace, version, checksum []byte
 	object, patch, base, batchType, items                         []byte
+	trace                                                         []byte
 }
 
 // ParseV1 reads a frame. An event that this version does not know gives a
@@ -109,7 +111,7 @@ const maxKey = 6*len("ResourceVersion") + 2
 
 var keys = [...]string{
 	"Depth", "Event", "Kind", "MsgId", "Name", "Namespace", "ResourceVersion", "Checksum",
-	"Object", "Patch", "BaseObject", "BatchType", "Items",
+	"Object", "Patch", "BaseObject", "BatchType", "Items", traceparent.Name,
 }
 
 func (f *fields) exact(quoted string) *[]byte {
@@ -140,6 +142,8 @@ func (f *fields) exact(quoted string) *[]byte {
 		return &f.batchType
 	case `"Items"`:
 		return &f.items
+	case `"` + traceparent.Name + `"`:
+		return &f.trace
 	}
 	return nil
 }
@@ -169,6 +173,7 @@ func (p *parser) message(m *synchronizer.Message, f *fields) error {
 	if m.MsgID, err = text("MsgId", f.msgID); err != nil {
 		return err
 	}
+	m.TraceParent = readTrace(f.trace)
 	switch event {
 	case numVerify:
 		m.Event = synchronizer.EventVerify
@@ -191,6 +196,15 @@ func (p *parser) message(m *synchronizer.Message, f *fields) error {
 		return nil
 	}
 	return p.object(m, f)
+}
+
+// readTrace never fails: a peer that does not know the member could have it mean
+// anything.
+func readTrace(raw []byte) string {
+	if len(raw) != traceparent.Length+len(`""`) {
+		return ""
+	}
+	return traceparent.Clean(string(raw[1 : len(raw)-1]))
 }
 
 // nameUnknown fills in what helps to name an event of the future, if it is
