@@ -130,9 +130,18 @@ type Row struct {
 	// (link v1). Nobody but the client knows how; it counts in the set of the
 	// namespace.
 	Digest [16]byte
+	// Terms are what Body is found by, for a row given to Write by somebody who has
+	// read Body already; nil: the store reads it.
+	Terms *Terms
 	// Touched marks a row given to Write whose object is as it was: a newer
 	// statement has only confirmed it. Body may be nil then.
 	Touched bool
+}
+
+// Terms are what an object is searched by, as store/index makes it.
+type Terms struct {
+	Labels string
+	Words  []int64
 }
 
 // Deleted reports whether the row is a tombstone.

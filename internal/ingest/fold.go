@@ -87,6 +87,7 @@ func (f *folder) fold(o *object, it *item, order synchronizer.Order) result {
 		return f.verify(o, m, order)
 	case synchronizer.EventPut:
 		f.store(o, m, order, m.Body, m.Checksum, it.uid, it.resourceVersion)
+		o.row.Terms = it.terms
 		return resultStored
 	case synchronizer.EventPatch:
 		return f.patch(o, m, order)

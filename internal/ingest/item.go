@@ -11,6 +11,7 @@ import (
 	"synchronizer/internal/checksum"
 	"synchronizer/internal/queue"
 	"synchronizer/internal/rawjson"
+	"synchronizer/internal/store/index"
 )
 
 // result says what became of one item. Results are counted after the commit.
@@ -37,6 +38,7 @@ type item struct {
 	msg    synchronizer.Message
 	// uid and resourceVersion are those of the body (Put).
 	uid, resourceVersion string
+	terms                *synchronizer.Terms
 
 	result result
 	// fault is set when the record can never be stored.
@@ -82,6 +84,8 @@ func read(r *synchronizer.Record) item {
 		return it
 	}
 	it.uid, it.resourceVersion = meta.UID, meta.ResourceVersion
+	key := m.Key()
+	it.terms = index.Of(&key, m.Body).Terms() // a quarter of SQLite's transaction, if it had to
 	if m.Checksum == "" {
 		// Of a number that no float64 holds there is none: the object is stored without.
 		it.msg.Checksum, _ = checksum.ObjectV1(m.Body)

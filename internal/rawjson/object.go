@@ -3,6 +3,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 )
@@ -179,40 +180,72 @@ func stringMember(raw []byte, name string) (string, bool) {
 	return Text(value).String(), true
 }
 
-// Labels gives metadata.labels; nil if there are none. Values that are not
-// strings are left out. A malformed document is an error.
-func Labels(doc []byte) (map[string]string, error) {
-	raw, err := Get(doc, "metadata", "labels")
-	if err != nil || TypeOf(raw) != Object {
-		return nil, err
+// LabelsAndImages reads in one scan what an object is searched by. Labels are
+// metadata.labels, nil if there are none; values that are not strings are left out.
+// Images are those of all containers, sorted, each once: the member `image` of every
+// object in an array named containers, initContainers or ephemeralContainers, at
+// whatever depth. A malformed document is an error.
+func LabelsAndImages(doc []byte) (labels map[string]string, images []string, err error) {
+	c := NewCursor(doc)
+	if c.Type() != Object {
+		err = c.images(&images, false, false)
+	} else {
+		err = c.members("object", func(key Text) error {
+			if !key.Equal("metadata") {
+				return c.images(&images, IsContainerList(key), false)
+			}
+			labels = nil // the last duplicate wins as a whole
+			if c.Type() != Object {
+				return c.images(&images, false, false)
+			}
+			return c.members("metadata", func(key Text) (err error) {
+				if !key.Equal("labels") {
+					return c.images(&images, IsContainerList(key), false)
+				}
+				inside := c // there are no containers in labels, unless they are no labels
+				raw, err := c.Skip()
+				if err != nil {
+					return err
+				}
+				if bytes.IndexByte(raw, '[') >= 0 {
+					if err := inside.images(&images, false, false); err != nil {
+						return err
+					}
+				}
+				labels, err = stringMembers(raw)
+				return err
+			})
+		})
+	}
+	if err == nil {
+		err = c.End()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.Sort(images)
+	return labels, slices.Compact(images), nil
+}
+
+// stringMembers gives the members of an object that are strings; nil for none.
+func stringMembers(raw []byte) (map[string]string, error) {
+	if TypeOf(raw) != Object {
+		return nil, nil
 	}
 	var labels map[string]string
-	err = Members(raw, func(key Text, value []byte) error {
+	err := Members(raw, func(key Text, value []byte) error {
 		name := key.String()
 		delete(labels, name) // an earlier duplicate
 		if TypeOf(value) != String {
 			return nil
 		}
 		if labels == nil {
-			labels = make(map[string]string)
+			labels = make(map[string]string, 8)
 		}
 		labels[name] = Text(value).String()
 		return nil
 	})
 	return labels, err
-}
-
-// Images gives the images of all containers, sorted, each once: the member
-// `image` of every object in an array named containers, initContainers or
-// ephemeralContainers, at whatever depth.
-func Images(doc []byte) ([]string, error) {
-	c := NewCursor(doc)
-	var images []string
-	if err := c.images(&images, false, false); err != nil {
-		return nil, err
-	}
-	slices.Sort(images)
-	return slices.Compact(images), c.End()
 }
 
 // images reads one value. List says that it may be a list of containers, item

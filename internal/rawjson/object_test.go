@@ -61,23 +61,44 @@ func TestMetadataOfUnusualObjects(t *testing.T) {
 	}
 }
 
-func TestLabels(t *testing.T) {
-	labels, err := Labels([]byte(child))
+func TestLabelsAndImages(t *testing.T) {
+	labels, images, err := LabelsAndImages([]byte(child))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"app": "web", "pod-template-hash": "abc", "n1": "A"}, labels)
-	for _, doc := range []string{`{}`, `{"metadata":{"labels":null}}`, `{"metadata":{"labels":{"a":"b","a":1}}}`} {
-		labels, err = Labels([]byte(doc))
-		require.NoError(t, err)
-		require.Empty(t, labels)
+	require.Equal(t, []string{"busybox", "debug", "nginx:1"}, images)
+	for _, doc := range []string{
+		`{}`, `null`, `[[]]`, `{"metadata":1}`, `{"metadata":{"labels":null}}`, `{"metadata":{"labels":{"a":"b","a":1}}}`,
+		`{"metadata":{"labels":{"a":"b"}},"metadata":{"name":"x"}}`, `{"metadata":{"labels":{"a":"b"},"labels":[]}}`,
+	} {
+		labels, images, err = LabelsAndImages([]byte(doc))
+		require.NoError(t, err, doc)
+		require.Empty(t, labels, doc)
+		require.Empty(t, images, doc)
 	}
-	_, err = Labels([]byte(`{"metadata":`))
-	require.ErrorIs(t, err, ErrSyntax)
+	for _, doc := range []string{``, `{"metadata":`, `{"metadata":{"labels":{"a":"b"}}`, `{} {}`, `{"metadata":{"labels":{"a":"b"}},"x":tru}`} {
+		labels, images, err = LabelsAndImages([]byte(doc))
+		require.ErrorIs(t, err, ErrSyntax, doc)
+		require.Empty(t, labels, doc)
+		require.Empty(t, images, doc)
+	}
+	// Containers count wherever they are.
+	for _, doc := range []string{
+		`{"containers":[{"image":"a"}]}`, `[{"containers":[{"image":"a"}]}]`, `{"metadata":{"containers":[{"image":"a"}]}}`,
+		`{"metadata":{"labels":{"containers":[{"image":"a"}]}}}`, `{"metadata":[{"initContainers":[{"image":"a"},{"image":"a"}]}]}`,
+	} {
+		_, images, err = LabelsAndImages([]byte(doc))
+		require.NoError(t, err, doc)
+		require.Equal(t, []string{"a"}, images, doc)
+	}
 }
 
-func TestImages(t *testing.T) {
-	images, err := Images([]byte(child))
-	require.NoError(t, err)
-	require.Equal(t, []string{"busybox", "debug", "nginx:1"}, images)
+func BenchmarkLabelsAndImages(b *testing.B) {
+	doc := []byte(child)
+	b.SetBytes(int64(len(doc)))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _, _ = LabelsAndImages(doc)
+	}
 }
 
 func BenchmarkMetadata(b *testing.B) {

@@ -111,8 +111,7 @@ func compare(t require.TestingT, doc []byte) {
 	}
 	require.Equal(t, json.Valid(doc), Valid(doc), "%q", doc)
 	_, _ = Metadata(doc)
-	_, _ = Labels(doc)
-	_, _ = Images(doc)
+	_, _, _ = LabelsAndImages(doc)
 	var text string
 	if TypeOf(doc) == String && json.Unmarshal(doc, &text) == nil {
 		raw, err := Get(doc)
@@ -121,6 +120,7 @@ func compare(t require.TestingT, doc []byte) {
 		require.Equal(t, text == string(raw[1:len(raw)-1]) && !bytes.Contains(raw, []byte{'\\'}), Text(raw).Plain())
 		require.True(t, Text(raw).Equal(text))
 		require.False(t, Text(raw).Equal(text+"x"))
+		require.False(t, Text(raw).Equal("x"+text))
 	}
 	var members map[string]json.RawMessage
 	if Valid(doc) && TypeOf(doc) == Object && json.Unmarshal(doc, &members) == nil {

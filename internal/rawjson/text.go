@@ -19,6 +19,13 @@ func (t Text) Equal(s string) bool {
 		return false
 	}
 	inner := t[1 : len(t)-1]
+	// Most keys that are asked for are another one from the first byte on. An escape
+	// begins with a backslash, and only bytes that are no ASCII change otherwise.
+	if len(inner) > 0 && len(s) > 0 {
+		if b := inner[0]; b != s[0] && b != '\\' && b < utf8.RuneSelf && s[0] < utf8.RuneSelf {
+			return false
+		}
+	}
 	if bytes.IndexByte(inner, '\\') < 0 {
 		if string(inner) == s {
 			return utf8.ValidString(s)

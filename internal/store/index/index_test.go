@@ -3,11 +3,13 @@
 package index_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"synchronizer"
 	"synchronizer/internal/store/index"
@@ -58,4 +60,17 @@ func TestChange(t *testing.T) {
 	removed, added := index.Change([]int64{1, 2, 4}, []int64{2, 3, 4, 5})
 	require.Equal(t, []int64{1}, removed)
 	require.Equal(t, []int64{3, 5}, added)
+}
+
+// TestLabelsAreWrittenAsJSON: what is stored must not depend on who writes it, or
+// the labels of an object seem to have changed.
+func TestLabelsAreWrittenAsJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		labels := rapid.MapOfN(rapid.String(), rapid.StringMatching(`[a-z<>&"\\é\x7f]*`), 1, 5).Draw(t, "labels")
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		require.NoError(t, err)
+		want, err := json.Marshal(labels)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(index.Of(&synchronizer.ObjectKey{Name: "x"}, body).Labels))
+	})
 }

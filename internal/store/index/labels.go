@@ -15,16 +15,45 @@ import (
 // keys, empty for no labels.
 type Labels string
 
-// labelsText gives the stored form.
-func labelsText(labels map[string]string) Labels {
+// labelsText gives the stored form; names are those of labels, sorted.
+func labelsText(labels map[string]string, names []string) Labels {
 	if len(labels) == 0 {
 		return ""
+	}
+	size, simple := 2, true
+	for _, name := range names {
+		value := labels[name]
+		size += len(name) + len(value) + len(`"":"",`)
+		simple = simple && stands(name) && stands(value)
+	}
+	if simple { // nearly always: write what encoding/json would, in a tenth of its time
+		text := append(make([]byte, 0, size), '{')
+		for i, name := range names {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(append(append(text, '"'), name...), `":"`...)
+			text = append(append(text, labels[name]...), '"')
+		}
+		return Labels(append(text, '}'))
 	}
 	text, err := json.Marshal(labels)
 	if err != nil {
 		return "" // a map of strings can always be written
 	}
 	return Labels(text)
+}
+
+// stands tells whether encoding/json writes s as it is: not only labels of
+// Kubernetes come here.
+func stands(s string) bool {
+	for i := range len(s) {
+		switch b := s[i]; {
+		case b < ' ', b >= 0x7f, b == '"', b == '\\', b == '<', b == '>', b == '&':
+			return false
+		}
+	}
+	return true
 }
 
 // Map is the labels as Kubernetes has them.

@@ -33,27 +33,34 @@ type Entry struct {
 	Words  Words
 }
 
+// OfRow gives the entry of a row: that which came with it, else that of its body.
+func OfRow(row *synchronizer.Row) Entry {
+	if row.Terms != nil {
+		return Entry{Labels: Labels(row.Terms.Labels), Words: row.Terms.Words}
+	}
+	return Of(&row.Key, row.Body)
+}
+
+// Terms are what a row takes along, for OfRow.
+func (e Entry) Terms() *synchronizer.Terms {
+	return &synchronizer.Terms{Labels: string(e.Labels), Words: e.Words}
+}
+
 // Of gives the entry of an object. A body that is not JSON has no labels and no
 // images; it is found by its name all the same.
 func Of(key *synchronizer.ObjectKey, body []byte) Entry {
-	labels, err := rawjson.Labels(body)
-	if err != nil {
-		labels = nil
-	}
-	images, err := rawjson.Images(body)
-	if err != nil {
-		images = nil
-	}
+	labels, images, _ := rawjson.LabelsAndImages(body)
 	words := make(Words, 0, 32)
 	words = words.add(key.Name)
 	words = words.add(key.Namespace)
-	for _, name := range labelNames(labels) {
+	names := labelNames(labels)
+	for _, name := range names {
 		words = words.add(labels[name])
 	}
 	for _, image := range images {
 		words = words.add(image)
 	}
-	return Entry{Labels: labelsText(labels), Words: words.sorted()}
+	return Entry{Labels: labelsText(labels, names), Words: words.sorted()}
 }
 
 // labelNames puts labels in order, so that the limit always drops the same words.

@@ -100,7 +100,7 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 		c.before = t.known[c.key]
 		c.after = knownRow{id: c.before.id}
 		if !c.row.Deleted() && !c.row.Touched {
-			c.entry = index.Of(&c.row.Key, c.row.Body)
+			c.entry = index.OfRow(c.row)
 			c.after.live = true
 			var set checksum.Set
 			set.Add(c.row.Key.Namespace, c.row.Key.Name, c.row.Digest)

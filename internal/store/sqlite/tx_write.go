@@ -94,7 +94,7 @@ func (t *tx) changes(ctx context.Context, rows []synchronizer.Row) ([]change, er
 			unknown = append(unknown, row.Key)
 		}
 		if !row.Deleted() && !row.Touched {
-			entry := index.Of(&row.Key, row.Body)
+			entry := index.OfRow(row)
 			changes[i].labels, changes[i].words, changes[i].sum = string(entry.Labels), entry.Words, entry.Words.Sum()
 		}
 	}
