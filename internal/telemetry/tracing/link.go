@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tracing
+
+import (
+	"context"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"synchronizer"
+)
+
+// Dialer wraps a client's dialer: what goes over its links is in a trace.
+func (t *Tracer) Dialer(d synchronizer.Dialer) synchronizer.Dialer {
+	if t == nil {
+		return d
+	}
+	return dialer{d, t}
+}
+
+type dialer struct {
+	synchronizer.Dialer
+	tracer *Tracer
+}
+
+func (d dialer) Dial(ctx context.Context) (synchronizer.Link, error) {
+	l, err := d.Dialer.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return clientLink{l, d.tracer}, nil
+}
+
+type clientLink struct {
+	synchronizer.Link
+	tracer *Tracer
+}
+
+// Send implements synchronizer.Link.
+func (l clientLink) Send(ctx context.Context, msgs ...synchronizer.Message) error {
+	p := l.tracer.messages(ctx, SpanSend, trace.SpanKindProducer, l.Peer().ClusterID, msgs, true)
+	if p.sampled() {
+		msgs = slices.Clone(msgs) // they are the caller's
+		for i := range msgs {
+			msgs[i].TraceParent = p.text(msgs[i].TraceParent)
+		}
+	}
+	err := l.Link.Send(ctx, msgs...)
+	p.end(err)
+	return err
+}
+
+// Accepted wraps the server's end of a link: what it writes of a trace has a span.
+// The messages stay as they are, see the comment of the package.
+func (t *Tracer) Accepted(l synchronizer.Link) synchronizer.Link {
+	if t == nil {
+		return l
+	}
+	return serverLink{l, t}
+}
+
+type serverLink struct {
+	synchronizer.Link
+	tracer *Tracer
+}
+
+// Send implements synchronizer.Link.
+func (l serverLink) Send(ctx context.Context, msgs ...synchronizer.Message) error {
+	p := l.tracer.messages(ctx, SpanHandDown, trace.SpanKindConsumer, l.Peer().ClusterID, msgs, false)
+	err := l.Link.Send(ctx, msgs...)
+	p.end(err)
+	return err
+}
+
+// messages starts the spans of messages. One that is alone in its batch is named.
+func (t *Tracer) messages(ctx context.Context, name string, kind trace.SpanKind, id synchronizer.ClusterID, msgs []synchronizer.Message, roots bool) *parts {
+	p := t.split(ctx, name, kind, len(msgs), func(i int) string { return msgs[i].TraceParent }, roots, ofCluster(id)...)
+	if !p.sampled() {
+		return p
+	}
+	if len(msgs) == 1 {
+		p.describe(msgs[0].TraceParent, ofMessage(&msgs[0])...)
+		return p
+	}
+	for i := range msgs {
+		if i == 0 || msgs[i].Kind != msgs[i-1].Kind {
+			p.describe(msgs[i].TraceParent, attribute.String("synchronizer.kind", msgs[i].Kind.String()))
+		}
+	}
+	return p
+}
