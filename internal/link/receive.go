@@ -34,6 +34,9 @@ func (l *v1) Receive(ctx context.Context) (synchronizer.Message, error) {
 // receive reads one frame; false if there is nothing in it for the caller.
 func (l *v1) receive() (synchronizer.Message, bool, error) {
 	typ, reader, err := l.ws.Reader(context.Background())
+	if err == nil || websocket.CloseStatus(err) >= 0 {
+		l.count.Add(1)
+	}
 	if err != nil {
 		return synchronizer.Message{}, false, err
 	}

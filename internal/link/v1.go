@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -30,7 +31,8 @@ type v1 struct {
 	dead    chan struct{} // closed when err is set
 	running sync.WaitGroup
 	closing sync.Once
-	heard   sync.Once // closes ready
+	heard   sync.Once     // closes ready
+	count   atomic.Uint64 // frames of the peer, its farewell included
 
 	mu  sync.Mutex
 	err error // the first one; it never changes
@@ -49,6 +51,10 @@ func newV1(ws *websocket.Conn, c *conn, hello synchronizer.Hello, limits Limits,
 
 // Peer implements synchronizer.Link.
 func (l *v1) Peer() synchronizer.Hello { return l.hello }
+
+// Heard is how many frames the peer has sent so far. Its farewell is one too: who
+// says or answers it has read, or wants to read, nothing more.
+func (l *v1) Heard() uint64 { return l.count.Load() }
 
 // Send implements synchronizer.Link. Frames that are too large or cannot be
 // written in v1 are dropped by name, and the error names the first.

@@ -25,6 +25,7 @@ type connection struct {
 	up       *pump[synchronizer.Record]
 	down     *pump[synchronizer.Message]
 	request  request
+	unheard  unheard
 }
 
 func (c *connection) id() synchronizer.ClusterID { return c.hello.ClusterID }
@@ -77,5 +78,6 @@ func (s *Server) serve(c *connection, replacements int) {
 	c.request.wait()
 	c.countLost(failed, waiting, refused)
 	c.dropUnsent(c.down.end())
+	c.dropUnheard()
 	log.Info("client disconnected", "reason", err)
 }

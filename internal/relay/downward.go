@@ -156,6 +156,7 @@ func batchOf(m *synchronizer.Message) synchronizer.Message {
 // send is the run function of the downward pump. Lists become batches one at a
 // time.
 func (c *connection) send(batch []synchronizer.Message) error {
+	whole := batch
 	for len(batch) > 0 {
 		n := slices.IndexFunc(batch, func(m synchronizer.Message) bool { return len(m.Known) > 0 })
 		var err error
@@ -176,6 +177,7 @@ func (c *connection) send(batch []synchronizer.Message) error {
 		}
 		batch = batch[n:]
 	}
+	c.wrote(whole)
 	return nil
 }
 
