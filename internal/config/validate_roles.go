@@ -186,6 +186,8 @@ func (k *checker) server(role Role) {
 		k.anonymous(b)
 	}
 	k.authentication(b)
+	k.schedules(b)
+	k.features(b)
 	k.listenerTLS("backend.tls", b.TLS)
 	k.publicURL(b.PublicURL)
 	if k.config.API.Listen != "" {

@@ -14,9 +14,10 @@ type connection struct {
 	server *Server
 	link   synchronizer.Link
 	hello  synchronizer.Hello
-	key    [32]byte // hash of the access key
-	source string   // the connection's id, and the source of what it sends
-	since  time.Time
+	key    [32]byte        // hash of the access key
+	source string          // the connection's id, and the source of what it sends
+	since  time.Time       // by the wall clock, for people
+	opened time.Time       // with a monotonic reading; ages are since then
 	ctx    context.Context // ends with the connection
 	end    context.CancelFunc
 
@@ -25,7 +26,9 @@ type connection struct {
 	up       *pump[synchronizer.Record]
 	down     *pump[synchronizer.Message]
 	request  request
-	unheard  unheard
+
+	skipAlerts bool    // drop its runtime alerts, and also if
+	account    *holder // does not have the feature
 }
 
 func (c *connection) id() synchronizer.ClusterID { return c.hello.ClusterID }
@@ -78,6 +81,5 @@ func (s *Server) serve(c *connection, replacements int) {
 	c.request.wait()
 	c.countLost(failed, waiting, refused)
 	c.dropUnsent(c.down.end())
-	c.dropUnheard()
 	log.Info("client disconnected", "reason", err)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"synchronizer"
+	"synchronizer/internal/queue"
 )
 
 // A client's cluster and the store are compared by a chain of records: the server
@@ -65,11 +67,18 @@ func (r *request) cancel() {
 	}
 }
 
+// cancelled tells whether cancel was called.
+func (r *request) cancelled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
 // wait returns when nothing runs any more; cancel comes before it.
 func (r *request) wait() { r.asking.Wait() }
 
 // reconcileIn asks for a reconciliation after the delay and a jitter, unless one
-// is pending. The delay must be small enough for both.
+// is pending. The delay must have room for it.
 func (c *connection) reconcileIn(delay time.Duration) {
 	if !reconciles(c.hello.SynchronizerVersion) {
 		return
@@ -120,6 +129,20 @@ func (c *connection) askToReconcile() {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errEnded) {
 		c.server.options.Logger.Warn("asking for a reconciliation", "account", c.id().Account, "cluster", c.id().Cluster, "error", err)
 	}
+}
+
+// withoutCancelled leaves out requests that are cancelled and have not been given to
+// the queue yet: what they would have repaired is owed to the next connection.
+func (c *connection) withoutCancelled(batch []synchronizer.Record) []synchronizer.Record {
+	if !c.request.cancelled() || !slices.ContainsFunc(batch, isRequest) {
+		return batch
+	}
+	c.server.debts.add(c.id())
+	return slices.DeleteFunc(slices.Clone(batch), isRequest)
+}
+
+func isRequest(r synchronizer.Record) bool {
+	return r.Property(queue.PropertyEvent) == synchronizer.EventReconciliation.String()
 }
 
 // mostDebts bounds the clusters that are remembered.

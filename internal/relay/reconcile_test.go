@@ -50,24 +50,44 @@ type clock struct {
 	*Server
 	queue *fakeQueue
 	drops linktest.Drops
+	log   logs
 }
 
 func newClock(t *testing.T, after time.Duration) *clock {
+	return newClockWith(t, Options{ReconcileAfter: after})
+}
+
+func newClockWith(t *testing.T, o Options) *clock {
 	c := &clock{queue: newFakeQueue()}
-	c.Server = New(Options{
-		Queue: c.queue, QueueName: "fake", Encoding: queue.Compact, Authenticator: Anonymous{}, ServerName: "server-1",
-		UpwardBytes: 1 << 20, BacklogBytes: 1 << 20, ReconcileAfter: after,
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Drop: c.drops.Drop,
-	})
+	o.Queue, o.QueueName, o.Encoding, o.Authenticator, o.ServerName = c.queue, "fake", queue.Compact, Anonymous{}, "server-1"
+	o.UpwardBytes, o.BacklogBytes = 1<<20, 1<<20
+	o.Logger, o.Registerer, o.Drop = slog.New(slog.NewTextHandler(&c.log, nil)), prometheus.NewRegistry(), c.drops.Drop
+	c.Server = New(o)
 	t.Cleanup(c.close)
 	return c
 }
 
+// run starts what the server does regularly.
+func (c *clock) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	synctest.Wait()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
 // accept does what ServeHTTP does with a connection once it has its link.
 func (c *clock) accept(t *testing.T, version string) (leave func()) {
+	return c.acceptFrom(t, "c", version)
+}
+
+func (c *clock) acceptFrom(t *testing.T, cluster, version string) (leave func()) {
 	conn := &connection{
-		server: c.Server, source: "s", since: time.Now(), link: silentLink{gone: make(chan struct{})},
-		hello: synchronizer.Hello{ClusterID: synchronizer.ClusterID{Account: "a", Cluster: "c"}, SynchronizerVersion: version},
+		server: c.Server, source: "s", since: c.options.Now(), opened: time.Now(), link: silentLink{gone: make(chan struct{})},
+		hello: synchronizer.Hello{ClusterID: synchronizer.ClusterID{Account: "a", Cluster: cluster}, SynchronizerVersion: version},
 	}
 	conn.ctx, conn.end = context.WithCancel(context.WithoutCancel(t.Context()))
 	conn.up = newPump(c.options.UpwardBytes, conn.publish)
@@ -75,7 +95,7 @@ func (c *clock) accept(t *testing.T, version string) (leave func()) {
 	require.True(t, c.enter())
 	done, err := c.registry.enter(t.Context(), conn.id())
 	require.NoError(t, err)
-	replacements := c.registry.add(conn, conn.since)
+	replacements := c.registry.add(conn, conn.opened)
 	done()
 	go func() {
 		defer c.open.Done()

@@ -51,9 +51,18 @@ type Options struct {
 	// queue; BacklogBytes what waits for one client that does not read.
 	UpwardBytes, BacklogBytes int
 	// ReconcileAfter is how long after a connection was accepted its cluster is
-	// reconciled, with up to a fifth of it added; 0 or less: not at all, and at most
-	// what a time.Duration holds with the fifth.
+	// reconciled, with up to a fifth of it added; 0 or less, or too large for that: not
+	// at all.
 	ReconcileAfter time.Duration
+	// Periodic is when clients are asked to reconcile regularly.
+	Periodic Periodic
+	// KeepAlive is how often it is published who is connected, beside at each
+	// connect; 0 or less: not at all.
+	KeepAlive time.Duration
+	// SkipAlertsFrom are accounts whose runtime alerts are dropped; Features says
+	// which others' are, nil: none.
+	SkipAlertsFrom []string
+	Features       *Features
 	// MaxObjectSize is the largest body that is carried to the backend, in bytes;
 	// 0: as large as a frame may be.
 	MaxObjectSize int64
@@ -71,9 +80,11 @@ type Server struct {
 	registry *registry
 	debts    debts
 	metrics  *metrics
-	draining context.Context
-	drain    context.CancelFunc
-	started  chan struct{} // closed when In is tailed: answers can be delivered
+	// skipAlerts is SkipAlertsFrom as a set.
+	skipAlerts map[string]struct{}
+	draining   context.Context
+	drain      context.CancelFunc
+	started    chan struct{} // closed when In is tailed: answers can be delivered
 	// ingesterSeen is when an ingester of this project last announced itself, in
 	// nanoseconds of Unix time.
 	ingesterSeen atomic.Int64
@@ -90,11 +101,17 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if after, ok := withRoom(o.ReconcileAfter); !ok {
+		o.Logger.Warn("the delay of the reconciliation after a connect is too large for its jitter: ignored", "delay", o.ReconcileAfter)
+		o.ReconcileAfter = after
+	}
 	s := &Server{
 		options:  o,
 		encoder:  queue.Encoder{Encoding: o.Encoding, Producer: queue.Server, Now: o.Now},
 		registry: newRegistry(),
 		started:  make(chan struct{}),
+
+		skipAlerts: accounts(o.SkipAlertsFrom),
 
 		publishTimeout: publishTimeout, flushTimeout: flushTimeout,
 	}
@@ -114,6 +131,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("subscribing to the queue: %w", err)
 	}
 	close(s.started)
+	defer s.startTasks(ctx)()
 	if r, ok := s.options.Authenticator.(Rechecker); ok {
 		var checking sync.WaitGroup
 		defer checking.Wait()
@@ -133,6 +151,7 @@ func (s *Server) close() {
 	s.mu.Unlock()
 	s.drain()
 	s.open.Wait()
+	s.options.Features.wait()
 }
 
 // enter counts a connection that begins, unless the server has stopped.
@@ -169,7 +188,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, hello, err)
 		return
 	}
-	if err := s.options.Authenticator.Authenticate(r.Context(), Claim{ClusterID: hello.ClusterID, AccessKey: accessKey, Header: r.Header}); err != nil {
+	claim := Claim{ClusterID: hello.ClusterID, AccessKey: accessKey, Header: r.Header}
+	if err := s.options.Authenticator.Authenticate(r.Context(), claim); err != nil {
 		s.refuse(w, hello, err)
 		return
 	}
@@ -182,7 +202,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.open.Done()
-	c := &connection{server: s, hello: hello, key: synchronizer.HashSecret(accessKey), source: uuid.NewString(), since: s.options.Now()}
+	c := &connection{server: s, hello: hello, key: synchronizer.HashSecret(accessKey), source: uuid.NewString(), since: s.options.Now(), opened: time.Now()}
 	c.ctx, c.end = context.WithCancel(context.WithoutCancel(r.Context()))
 	defer c.end()
 	c.up = newPump(s.options.UpwardBytes, c.publish)
@@ -209,7 +229,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.options.Logger.Warn("upgrading connection", "account", hello.Account, "cluster", hello.Cluster, "error", err)
 		return // Accept has answered
 	}
-	replacements := s.registry.add(c, c.since)
+	defer c.openGates(claim)()
+	replacements := s.registry.add(c, c.opened)
 	leave()
 	s.serve(c, replacements)
 }

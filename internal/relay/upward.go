@@ -23,7 +23,6 @@ func (c *connection) receive(ctx context.Context) error {
 		if m, err = c.link.Receive(receiving); err != nil {
 			return err
 		}
-		c.unheard.hears()
 		if m.Event != synchronizer.EventBatch {
 			if err := c.forward(ctx, &m, m.MsgID, m.Depth); err != nil {
 				return err
@@ -46,8 +45,7 @@ func (c *connection) receive(ctx context.Context) error {
 // forward stamps one message and hands it to the publisher.
 func (c *connection) forward(ctx context.Context, m *synchronizer.Message, msgID string, depth int) error {
 	m.ClusterID, m.MsgID, m.Depth = c.id(), msgID, depth+1
-	if limit := c.server.options.MaxObjectSize; limit > 0 && int64(len(m.Body)) > limit {
-		c.server.options.Drop(synchronizer.DropTooLarge, fmt.Sprintf("%s %s: %d bytes are above MAX_OBJECT_SIZE", m.Event, m.Key(), len(m.Body)))
+	if !c.pass(m) {
 		return nil
 	}
 	m.Source, m.Seq = c.source, c.seq+1
@@ -70,6 +68,9 @@ func (c *connection) forward(ctx context.Context, m *synchronizer.Message, msgID
 func (c *connection) publish(batch []synchronizer.Record) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.server.publishTimeout)
 	defer cancel()
+	if batch = c.withoutCancelled(batch); len(batch) == 0 {
+		return nil
+	}
 	err := c.server.publish(ctx, batch)
 	if errors.Is(err, synchronizer.ErrTooLarge) {
 		c.server.options.Drop(synchronizer.DropTooLarge, fmt.Sprintf("from %s: %v", c.id(), err))

@@ -4,7 +4,9 @@ package server
 
 import (
 	"os"
+	"time"
 
+	"synchronizer/internal/config"
 	"synchronizer/internal/link"
 	"synchronizer/internal/relay"
 )
@@ -27,8 +29,7 @@ func (b *Backend) wireRelay() error {
 	if err != nil {
 		return err
 	}
-	after, _ := c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds.Duration() // what does not fit was set to 0
-	b.relay = relay.New(relay.Options{
+	o := relay.Options{
 		Queue: b.queue.Queue, QueueName: b.queue.name, Encoding: b.queue.encoding,
 		Authenticator: authenticator,
 		Link: link.Options{
@@ -37,8 +38,45 @@ func (b *Backend) wireRelay() error {
 		},
 		ServerName:  name,
 		UpwardBytes: upwardBytes, BacklogBytes: int(c.Backend.ClientBacklogBytes),
-		MaxObjectSize: c.Process.MaxObjectSize, ReconcileAfter: after,
+		MaxObjectSize: c.Process.MaxObjectSize, SkipAlertsFrom: c.Backend.SkipAlertsFrom,
 		Logger: p.Logger, Registerer: reg, Drop: p.Drops.Drop,
-	})
+	}
+	schedules(&c.Backend, &o)
+	o.Features = b.features()
+	b.relay = relay.New(o)
 	return nil
+}
+
+// schedules sets when the relay does something by itself.
+func schedules(b *config.Backend, o *relay.Options) {
+	task := &b.ReconciliationTask
+	o.ReconcileAfter = span(task.ReconcileAfterConnectSeconds)
+	o.KeepAlive = span(b.KeepAliveTask.TaskIntervalSeconds)
+	o.Periodic = relay.Periodic{
+		Every:  span(task.TaskIntervalSeconds),
+		MinAge: span(task.IntervalFromConnectionSeconds),
+		Batch:  task.SendBatch,
+	}
+	if cron := task.Cron(); cron != nil {
+		o.Periodic.Cron = cron
+	}
+}
+
+// span converts; what is negative or does not fit is 0, which is off.
+func span(s config.Seconds) time.Duration {
+	d, _ := s.Duration()
+	return d
+}
+
+// features is the gate of runtime alerts, nil when there is none or nobody to ask.
+func (b *Backend) features() *relay.Features {
+	f := &b.config.Backend.FeaturesProvider
+	if f.FeatureFlagName == "" || b.authentication == nil {
+		return nil
+	}
+	refresh := span(f.RefreshIntervalSeconds)
+	if refresh <= 0 {
+		refresh = span(config.Default().Backend.FeaturesProvider.RefreshIntervalSeconds)
+	}
+	return relay.NewFeatures(b.authentication, f.FeatureFlagName, refresh, b.process.Logger)
 }
