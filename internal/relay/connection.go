@@ -26,6 +26,7 @@ type connection struct {
 	up       *pump[synchronizer.Record]
 	down     *pump[synchronizer.Message]
 	request  request
+	unheard  unheard
 
 	skipAlerts bool    // drop its runtime alerts, and also if
 	account    *holder // does not have the feature
@@ -81,5 +82,6 @@ func (s *Server) serve(c *connection, replacements int) {
 	c.request.wait()
 	c.countLost(failed, waiting, refused)
 	c.dropUnsent(c.down.end())
+	c.dropUnheard()
 	log.Info("client disconnected", "reason", err)
 }

@@ -13,7 +13,7 @@ import (
 func (s *Server) keepAlive(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.publishTimeout)
 	defer cancel()
-	open := s.registry.newest()
+	open := s.registry.newestOfAll()
 	clients := make([]synchronizer.ConnectedClient, len(open))
 	for i, c := range open {
 		clients[i] = c.describe()

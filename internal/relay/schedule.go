@@ -5,6 +5,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func (s *Server) reconcileAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.publishTimeout)
 	defer cancel()
 	var requests []synchronizer.Message
-	for _, c := range s.registry.newest() {
+	for _, c := range s.registry.newestOfAll() {
 		// How old a connection is says the monotonic clock.
 		if time.Since(c.opened) >= s.options.Periodic.MinAge && reconciles(c.hello.SynchronizerVersion) {
 			requests = append(requests, synchronizer.Message{
@@ -183,16 +184,17 @@ func publishList[T any](ctx context.Context, s *Server, list []T, message func([
 	return errors.Join(publishList(ctx, s, list[:half], message), publishList(ctx, s, list[half:], message))
 }
 
-// newest gives the newest connection of each cluster, in the order of their names.
-func (r *registry) newest() []*connection {
+// newestOfAll gives the newest connection of each cluster, in the order of their names.
+func (r *registry) newestOfAll() []*connection {
 	r.mu.Lock()
+	ids := slices.Collect(maps.Keys(r.clusters))
+	r.mu.Unlock()
+	slices.SortFunc(ids, func(a, b synchronizer.ClusterID) int { return strings.Compare(a.String(), b.String()) })
 	var open []*connection
-	for _, p := range r.clusters {
-		if p.newest != nil {
-			open = append(open, p.newest)
+	for _, id := range ids {
+		if c := r.find(id); c != nil {
+			open = append(open, c)
 		}
 	}
-	r.mu.Unlock()
-	slices.SortFunc(open, func(a, b *connection) int { return strings.Compare(a.id().String(), b.id().String()) })
 	return open
 }

@@ -23,6 +23,7 @@ func (c *connection) receive(ctx context.Context) error {
 		if m, err = c.link.Receive(receiving); err != nil {
 			return err
 		}
+		c.unheard.hears()
 		if m.Event != synchronizer.EventBatch {
 			if err := c.forward(ctx, &m, m.MsgID, m.Depth); err != nil {
 				return err
