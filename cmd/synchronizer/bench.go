@@ -36,7 +36,7 @@ removes everything.`,
   synchronizer bench latency --rate 10 --duration 10s
   synchronizer bench up`,
 	}
-	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchHotObject(), newBenchIdle(), newBenchUp(), newBenchEndpoint(), newBenchApply(), newBenchReconcile(), newBenchQueue(), newBenchRelay(), newBenchIngest(), newBenchRelayServer(), newBenchRecord(), newBenchProfiled())
+	cmd.AddCommand(newBenchFirstSync(), newBenchLatency(), newBenchHotObject(), newBenchIdle(), newBenchUp(), newBenchEndpoint(), newBenchApply(), newBenchReconcile(), newBenchQueue(), newBenchRelay(), newBenchIngest(), newBenchFleet(), newBenchRelayServer(), newBenchFleetServer(), newBenchRecord(), newBenchProfiled())
 	return cmd
 }
 
@@ -312,7 +312,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(context.Context, strin
 // measured; paths, which are of this machine, are left out.
 func commandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
-	for _, name := range []string{"objects", "seed", "runs", "rate", "changes", "callers", "puts", "records", "messages", "clients", "kinds", "absent", "duration", "strategy", "settle", "idle"} {
+	for _, name := range []string{"objects", "seed", "runs", "rate", "changes", "callers", "puts", "records", "messages", "clients", "kinds", "absent", "duration", "seconds", "strategy", "settle", "idle"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 			line = append(line, "--"+name, flag.Value.String())
 		}
