@@ -80,7 +80,7 @@ func healthOf(t *testing.T, address string) string {
 }
 
 // readPage reads a page, on a connection of its own; status is 0 if nobody answers.
-func readPage(t *testing.T, page string) (status int, text string) {
+func readPage(t testing.TB, page string) (status int, text string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
