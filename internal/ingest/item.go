@@ -78,14 +78,14 @@ func read(r *synchronizer.Record) item {
 	if m.Event != synchronizer.EventPut {
 		return it
 	}
-	meta, err := rawjson.Metadata(m.Body)
+	meta, images, err := rawjson.MetadataAndImages(m.Body)
 	if err != nil {
 		it.fail(fmt.Errorf("reading object: %w", err))
 		return it
 	}
 	it.uid, it.resourceVersion = meta.UID, meta.ResourceVersion
 	key := m.Key()
-	it.terms = index.Of(&key, m.Body).Terms() // a quarter of SQLite's transaction, if it had to
+	it.terms = index.OfObject(&key, &meta, images).Terms() // a quarter of SQLite's transaction, if it had to
 	if m.Checksum == "" {
 		// Of a number that no float64 holds there is none: the object is stored without.
 		it.msg.Checksum, _ = checksum.ObjectV1(m.Body)

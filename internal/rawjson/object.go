@@ -3,7 +3,6 @@
 package rawjson
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 )
@@ -33,13 +32,31 @@ type Meta struct {
 // Label gives the value of a label.
 func (m *Meta) Label(name string) (string, bool) { return stringMember(m.labels, name) }
 
+// Labels gives those whose values are strings; nil if there are none.
+func (m *Meta) Labels() map[string]string {
+	labels, _ := stringMembers(m.labels) // they were read once without an error
+	return labels
+}
+
 // Annotation gives the value of an annotation.
 func (m *Meta) Annotation(name string) (string, bool) { return stringMember(m.annotations, name) }
 
 // Metadata reads the identity of a Kubernetes object in one scan, which also
 // checks the whole document. A member of another type than Kubernetes gives it
 // is an error. The labels and annotations of the result point into doc.
-func Metadata(doc []byte) (Meta, error) {
+func Metadata(doc []byte) (Meta, error) { return metadata(doc, nil) }
+
+// MetadataAndImages is Metadata, and the images of LabelsAndImages.
+func MetadataAndImages(doc []byte) (m Meta, images []string, err error) {
+	if m, err = metadata(doc, &images); err != nil {
+		return Meta{}, nil, err
+	}
+	slices.Sort(images)
+	return m, slices.Compact(images), nil
+}
+
+// metadata collects images unless it is nil.
+func metadata(doc []byte, images *[]string) (Meta, error) {
 	var m Meta
 	c := NewCursor(doc)
 	err := c.members("object", func(key Text) (err error) {
@@ -55,6 +72,8 @@ func Metadata(doc []byte) (Meta, error) {
 				break
 			}
 			err = c.members("metadata", func(key Text) error { return m.read(&c, key) })
+		case images != nil:
+			err = c.images(images, IsContainerList(key), false)
 		default:
 			_, err = c.Skip()
 		}
@@ -184,41 +203,27 @@ func stringMember(raw []byte, name string) (string, bool) {
 // metadata.labels, nil if there are none; values that are not strings are left out.
 // Images are those of all containers, sorted, each once: the member `image` of every
 // object in an array named containers, initContainers or ephemeralContainers, at
-// whatever depth. A malformed document is an error.
+// whatever depth outside of metadata. A malformed document is an error; one that is
+// no Kubernetes object is none.
 func LabelsAndImages(doc []byte) (labels map[string]string, images []string, err error) {
 	c := NewCursor(doc)
+	var raw []byte
 	if c.Type() != Object {
 		err = c.images(&images, false, false)
 	} else {
-		err = c.members("object", func(key Text) error {
-			if !key.Equal("metadata") {
-				return c.images(&images, IsContainerList(key), false)
-			}
-			labels = nil // the last duplicate wins as a whole
-			if c.Type() != Object {
-				return c.images(&images, false, false)
-			}
-			return c.members("metadata", func(key Text) (err error) {
-				if !key.Equal("labels") {
-					return c.images(&images, IsContainerList(key), false)
-				}
-				inside := c // there are no containers in labels, unless they are no labels
-				raw, err := c.Skip()
-				if err != nil {
-					return err
-				}
-				if bytes.IndexByte(raw, '[') >= 0 {
-					if err := inside.images(&images, false, false); err != nil {
-						return err
-					}
-				}
-				labels, err = stringMembers(raw)
+		err = c.members("object", func(key Text) (err error) {
+			if key.Equal("metadata") {
+				raw, err = c.get([]string{"labels"})
 				return err
-			})
+			}
+			return c.images(&images, IsContainerList(key), false)
 		})
 	}
 	if err == nil {
 		err = c.End()
+	}
+	if err == nil {
+		labels, err = stringMembers(raw)
 	}
 	if err != nil {
 		return nil, nil, err

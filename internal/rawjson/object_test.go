@@ -81,15 +81,30 @@ func TestLabelsAndImages(t *testing.T) {
 		require.Empty(t, labels, doc)
 		require.Empty(t, images, doc)
 	}
-	// Containers count wherever they are.
-	for _, doc := range []string{
-		`{"containers":[{"image":"a"}]}`, `[{"containers":[{"image":"a"}]}]`, `{"metadata":{"containers":[{"image":"a"}]}}`,
-		`{"metadata":{"labels":{"containers":[{"image":"a"}]}}}`, `{"metadata":[{"initContainers":[{"image":"a"},{"image":"a"}]}]}`,
+	// Containers count wherever they are, but in metadata.
+	for doc, want := range map[string][]string{
+		`{"containers":[{"image":"a"}]}`: {"a"}, `[{"containers":[{"image":"a"}]}]`: {"a"}, `{"containers":{"image":"a"}}`: nil,
+		`{"x":[{"initContainers":[{"image":"a"},{"image":"a"}]}]}`: {"a"}, `{"metadata":{"containers":[{"image":"a"}]}}`: nil,
 	} {
 		_, images, err = LabelsAndImages([]byte(doc))
 		require.NoError(t, err, doc)
-		require.Equal(t, []string{"a"}, images, doc)
+		require.ElementsMatch(t, want, images, doc)
 	}
+}
+
+func TestMetadataAndImages(t *testing.T) {
+	m, images, err := MetadataAndImages([]byte(child))
+	require.NoError(t, err)
+	want, err := Metadata([]byte(child))
+	require.NoError(t, err)
+	require.Equal(t, want, m)
+	labels, wantImages, err := LabelsAndImages([]byte(child))
+	require.NoError(t, err)
+	require.Equal(t, wantImages, images)
+	require.Equal(t, labels, m.Labels())
+	_, images, err = MetadataAndImages([]byte(`{"containers":[{"image":"a"}],"metadata":[]}`))
+	require.ErrorIs(t, err, synchronizer.ErrInvalid)
+	require.Empty(t, images)
 }
 
 func BenchmarkLabelsAndImages(b *testing.B) {
@@ -98,6 +113,15 @@ func BenchmarkLabelsAndImages(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _, _ = LabelsAndImages(doc)
+	}
+}
+
+func BenchmarkMetadataAndImages(b *testing.B) {
+	doc := []byte(child)
+	b.SetBytes(int64(len(doc)))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _, _ = MetadataAndImages(doc)
 	}
 }
 

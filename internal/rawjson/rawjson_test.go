@@ -111,7 +111,12 @@ func compare(t require.TestingT, doc []byte) {
 	}
 	require.Equal(t, json.Valid(doc), Valid(doc), "%q", doc)
 	_, _ = Metadata(doc)
-	_, _, _ = LabelsAndImages(doc)
+	labels, images, err := LabelsAndImages(doc)
+	require.Equal(t, Valid(doc), err == nil)
+	if m, same, err := MetadataAndImages(doc); err == nil { // both read a Kubernetes object alike
+		require.Equal(t, labels, m.Labels())
+		require.Equal(t, images, same)
+	}
 	var text string
 	if TypeOf(doc) == String && json.Unmarshal(doc, &text) == nil {
 		raw, err := Get(doc)

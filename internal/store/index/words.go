@@ -50,6 +50,15 @@ func (e Entry) Terms() *synchronizer.Terms {
 // images; it is found by its name all the same.
 func Of(key *synchronizer.ObjectKey, body []byte) Entry {
 	labels, images, _ := rawjson.LabelsAndImages(body)
+	return of(key, labels, images)
+}
+
+// OfObject is Of, for somebody who has read the object already.
+func OfObject(key *synchronizer.ObjectKey, meta *rawjson.Meta, images []string) Entry {
+	return of(key, meta.Labels(), images)
+}
+
+func of(key *synchronizer.ObjectKey, labels map[string]string, images []string) Entry {
 	words := make(Words, 0, 32)
 	words = words.add(key.Name)
 	words = words.add(key.Namespace)
