@@ -30,6 +30,9 @@ const (
 	DropOutOfScope     DropReason = "out_of_scope"
 	DropDuplicate      DropReason = "duplicate"
 	DropChunks         DropReason = "chunks_missing"
+	DropReplayExpired  DropReason = "replay_expired"
+	DropReplayCapacity DropReason = "replay_capacity"
+	DropReplayTooLarge DropReason = "replay_oversized"
 	DropAlertsSkipped  DropReason = "alerts_skipped"
 	DropNoFeature      DropReason = "feature_missing"
 )
@@ -61,6 +64,9 @@ var DropReasons = []struct {
 	{DropRefused, "server", "the queue refused what a client had sent for 20 s; the link was closed, and the client says again after the reconnect what it said in the last 100 s"},
 	{DropDuplicate, "client", "a command that this process has carried out already (deduplication)"},
 	{DropChunks, "server, ingester", "a record above the broker's limit of which not all parts were there in time, or for which there was no room; its sender was not told that it was accepted, or the next reconciliation repairs it"},
+	{DropReplayExpired, "server", "kept for a client that did not connect to this server within backend.replay.ttlSeconds. Servers keep what another has delivered, too, so with several of them this is no sign of a loss"},
+	{DropReplayCapacity, "server", "kept for a client that is not connected, and had to make room: a limit of backend.replay was reached. Raise maxMessages, maxMessagesPerClient or maxBytes"},
+	{DropReplayTooLarge, "server", "for a client that is not connected, and larger than backend.replay.maxBytes alone"},
 	{DropAlertsSkipped, "server", "a runtime alert of an account that backend.skipAlertsFrom lists: as configured"},
 	{DropNoFeature, "server", "a runtime alert of an account that does not have the feature backend.featuresProvider.featureFlagName, as the authentication server said at the last refresh"},
 	{DropOutOfScope, "client", "an object that still exists but left the selector of its kind; it is kept in the store and not updated"},

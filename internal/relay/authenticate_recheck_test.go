@@ -86,11 +86,11 @@ func (c *clock) admit(t *testing.T, id synchronizer.ClusterID, key string) (code
 	require.True(t, c.enter())
 	done, err := c.registry.enter(t.Context(), id)
 	require.NoError(t, err)
-	replacements := c.registry.add(conn, conn.since)
+	older, replacements := c.registry.add(conn, conn.since)
 	done()
 	go func() {
 		defer c.open.Done()
-		c.serve(conn, replacements)
+		c.serve(conn, older, replacements)
 	}()
 	synctest.Wait()
 	return code

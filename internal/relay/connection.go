@@ -4,6 +4,7 @@ package relay
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"synchronizer"
@@ -24,12 +25,16 @@ type connection struct {
 	seq      uint64                // last given; owned by the goroutine in receive
 	rejected []synchronizer.Record // refused by up; owned by it too
 	up       *pump[synchronizer.Record]
-	down     *pump[synchronizer.Message]
+	down     *pump[parcel]
 	request  request
-	unheard  unheard
 
 	skipAlerts bool    // drop its runtime alerts, and also if
 	account    *holder // does not have the feature
+	unheard    unheard
+
+	phase     phase // of what goes down; guarded by replay.mu
+	replaying sync.WaitGroup
+	leaving   sync.Once
 }
 
 func (c *connection) id() synchronizer.ClusterID { return c.hello.ClusterID }
@@ -41,13 +46,13 @@ func (c *connection) describe() synchronizer.ConnectedClient {
 
 // serve runs the connection until the client leaves or the server stops, and
 // flushes what was accepted. Nothing of it runs any more when it returns.
-func (s *Server) serve(c *connection, replacements int) {
+func (s *Server) serve(c *connection, older []*connection, replacements int) {
 	ctx := c.ctx
 	closed := make(chan struct{})
 	stop := context.AfterFunc(s.draining, func() {
 		defer close(closed)
 		c.request.cancel()
-		_ = c.link.Close(statusGoingAway, "server is shutting down")
+		c.farewell()
 	})
 	log := s.options.Logger.With("account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source)
 
@@ -55,6 +60,8 @@ func (s *Server) serve(c *connection, replacements int) {
 		log.Warn("clients replace each other: two of them claim to be the same cluster", "replacements", replacements, "within", replaceWindow)
 	}
 	log.Info("client connected", "version", c.hello.SynchronizerVersion)
+	var relieving sync.WaitGroup
+	relieving.Go(func() { c.relieve(older) })
 	c.schedule()
 	err := s.announce(ctx, c)
 	if err == nil {
@@ -62,13 +69,12 @@ func (s *Server) serve(c *connection, replacements int) {
 	}
 
 	c.request.cancel()
-	newest, survivors := s.registry.remove(c)
-	if newest {
+	// What a link says that ends is known; whether its client learns why is not.
+	_ = c.link.Close(statusGoingAway, "")
+	relieving.Wait() // it may give back what this one must give back in its turn
+	c.leave()
+	if s.registry.remove(c) {
 		s.metrics.disconnected(c.id())
-	}
-	for _, older := range survivors {
-		log.Warn("an older connection of the cluster has to connect again", "older", older.source)
-		_ = older.link.Close(statusGoingAway, "a newer connection has ended")
 	}
 	flush, end := context.WithTimeout(ctx, s.flushTimeout)
 	refused := c.up.flush(flush)
@@ -76,12 +82,31 @@ func (s *Server) serve(c *connection, replacements int) {
 	if !stop() {
 		<-closed
 	}
-	_ = c.link.Close(statusGoingAway, "")
 	c.end() // of what is being published after all
 	failed, waiting := c.up.end()
 	c.request.wait()
 	c.countLost(failed, waiting, refused)
-	c.dropUnsent(c.down.end())
 	c.dropUnheard()
 	log.Info("client disconnected", "reason", err)
+}
+
+// relieve ends older connections of the cluster: the newest wins. What they did not
+// write goes to this one, before all else.
+func (c *connection) relieve(older []*connection) {
+	for _, o := range older {
+		_ = o.link.Close(statusReplaced, "replaced by a newer connection of the cluster")
+		o.leave()
+	}
+	if c.server.replay != nil {
+		c.server.replay.start(c)
+	}
+}
+
+// farewell closes the link of a server that stops, after what the client was going
+// to be told, if it reads that soon.
+func (c *connection) farewell() {
+	ctx, cancel := context.WithTimeout(c.ctx, c.server.farewellTimeout)
+	defer cancel()
+	_ = c.down.flush(ctx) // what it did not take is counted by leave
+	_ = c.link.Close(statusGoingAway, "server is shutting down")
 }

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -39,13 +41,51 @@ func (s *Server) tail(ctx context.Context, t synchronizer.Tail) error {
 			continue
 		}
 		policy.Reset()
-		for i := range records {
-			s.dispatch(&records[i])
-		}
+		s.dispatchAll(records)
 	}
 }
 
-// dispatch hands one record to the newest connection of its cluster.
+// dispatchAll hands over records in their order, those of different clusters by
+// several workers. It returns when all are handed over, so nothing is ever waiting.
+func (s *Server) dispatchAll(records []synchronizer.Record) {
+	workers := min(s.workers(), len(records))
+	if workers <= 1 {
+		for i := range records {
+			s.dispatch(&records[i])
+		}
+		return
+	}
+	seed := maphash.MakeSeed()
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Go(func() {
+			for i := range records {
+				id := clusterOf(&records[i])
+				if maphash.Comparable(seed, id)%uint64(workers) == uint64(worker) {
+					s.dispatch(&records[i])
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// workers is 1 when replay is on, as in the field: the order of reception is that
+// of the reader.
+func (s *Server) workers() int {
+	if s.replay != nil {
+		return 1
+	}
+	return s.options.Workers
+}
+
+// clusterOf is who a record is for: the properties decide.
+func clusterOf(r *synchronizer.Record) synchronizer.ClusterID {
+	return synchronizer.ClusterID{Account: r.Property(queue.PropertyAccount), Cluster: r.Property(queue.PropertyCluster)}
+}
+
+// dispatch hands one record to the newest connection of its cluster, or keeps it
+// for the next.
 func (s *Server) dispatch(r *synchronizer.Record) {
 	if queue.FromServer(r) {
 		return // our own, on a topic that both directions share
@@ -54,12 +94,9 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 		s.metrics.downward.WithLabelValues("not_connected_here").Inc()
 		return
 	}
-	m, err := queue.Decode(r)
-	if partly, ok := errors.AsType[*queue.PartialError](err); ok && len(m.Known) > 0 {
-		for _, cause := range partly.Left {
-			s.options.Drop(synchronizer.DropMalformed, fmt.Sprintf("a part of a record for %s: %v", r.Key, cause))
-		}
-		err = nil
+	m, left, err := read(r)
+	for _, cause := range left {
+		s.options.Drop(synchronizer.DropMalformed, fmt.Sprintf("a part of a record for %s: %v", r.Key, cause))
 	}
 	if err != nil {
 		s.options.Drop(queue.Reason(err), fmt.Sprintf("record for %s: %v", r.Key, err))
@@ -77,54 +114,114 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 		s.options.Drop(synchronizer.DropUnsupported, fmt.Sprintf("record %s for %s", m.Event, r.Key))
 		return
 	}
-	c := s.registry.find(m.ClusterID)
-	if c == nil {
+	if s.replay == nil && s.registry.find(m.ClusterID) == nil {
 		s.metrics.downward.WithLabelValues("not_connected_here").Inc()
 		return
 	}
-	m.Depth++
 	if m.Depth > synchronizer.MaxDepth {
 		s.options.Drop(synchronizer.DropTooDeep, about(&m))
 		return
 	}
-	if m.Event == synchronizer.EventReconciliation {
-		c.handDownLists(&m)
-		return
+	s.hand(r, &m)
+}
+
+// read decodes a record and counts the hop. Left are parts that could not be read
+// of a message that was.
+func read(r *synchronizer.Record) (m synchronizer.Message, left []error, err error) {
+	m, err = queue.Decode(r)
+	if partly, ok := errors.AsType[*queue.PartialError](err); ok && len(m.Known) > 0 {
+		left, err = partly.Left, nil
 	}
-	c.handDown(m, c.down.offer)
+	m.Depth++
+	return m, left, err
 }
 
 // listForNobody spares the decoding of a large record that is for nobody here.
 func (s *Server) listForNobody(r *synchronizer.Record) bool {
-	return r.Property(queue.PropertyEvent) == synchronizer.EventReconciliation.String() && s.registry.find(synchronizer.ClusterID{
-		Account: r.Property(queue.PropertyAccount), Cluster: r.Property(queue.PropertyCluster),
-	}) == nil
+	return s.replay == nil && r.Property(queue.PropertyEvent) == synchronizer.EventReconciliation.String() &&
+		s.registry.find(clusterOf(r)) == nil
 }
 
-// handDown gives a message to the writer. What has no room is lost, and a
-// reconciliation makes up for it.
-func (c *connection) handDown(m synchronizer.Message, offer func(synchronizer.Message, int) (bool, error)) {
-	switch ok, err := offer(m, m.Size()); {
-	case err != nil:
-		c.server.options.Drop(synchronizer.DropDisconnected, about(&m))
-	case !ok:
-		c.server.options.Drop(synchronizer.DropBacklog, about(&m))
-		c.reconcileIn(repairAfter)
-	default:
-		c.server.metrics.downward.WithLabelValues("accepted").Inc()
-	}
-}
-
-// handDownLists makes a message of each kind that a reconciliation lists, all with
-// its MsgID. They stay lists of known objects, which take a fifth of the memory of
-// a batch, until they are written. Empty lists are refused by clients in the field
-// and say nothing.
-func (c *connection) handDownLists(m *synchronizer.Message) {
-	if !reconciles(c.hello.SynchronizerVersion) {
-		c.server.options.Drop(synchronizer.DropUnsupported, about(m)+": the client is too old")
+// hand gives a message to the newest connection of its cluster. Without replay,
+// what has no room there is lost, and a reconciliation makes up for it.
+func (s *Server) hand(r *synchronizer.Record, m *synchronizer.Message) {
+	if s.replay != nil {
+		s.replay.hand(r, m)
 		return
 	}
+	c := s.registry.find(m.ClusterID)
+	if c == nil { // it has just left
+		s.metrics.downward.WithLabelValues("not_connected_here").Inc()
+		return
+	}
+	messages := c.messagesOf(m)
+	if len(messages) == 0 {
+		return
+	}
+	lost := synchronizer.DropBacklog
+	ok, err := c.offer(parcel{messages: messages})
+	switch {
+	case ok:
+		s.metrics.downward.WithLabelValues("accepted").Inc()
+		return
+	case err != nil:
+		lost = synchronizer.DropDisconnected
+	default:
+		c.reconcileIn(repairAfter)
+	}
+	for i := range messages {
+		s.options.Drop(lost, about(&messages[i]))
+	}
+}
+
+// parcel is what one record says to a client.
+type parcel struct {
+	messages []synchronizer.Message // one, or one for each kind of a reconciliation
+	waybill  *waybill               // nil: replay is off
+}
+
+func (p *parcel) size() int {
+	n := 0
+	for i := range p.messages {
+		n += p.messages[i].Size()
+	}
+	if p.waybill != nil && p.waybill.kept == nil {
+		n += p.waybill.record.Size()
+		if body, payload := p.messages[0].Body, p.waybill.record.Payload; len(body) > 0 && len(payload) > 0 && &body[0] == &payload[0] {
+			n -= len(body)
+		}
+	}
+	return n
+}
+
+// list tells whether the parcel is a reconciliation, whose size nobody chooses.
+func (p *parcel) list() bool { return len(p.messages[0].Known) > 0 }
+
+// offer gives the parcel to the writer if there is room.
+func (c *connection) offer(p parcel) (bool, error) {
+	if p.list() {
+		return c.down.offerBeyond(p, p.size())
+	}
+	return c.down.offer(p, p.size())
+}
+
+// put waits for room.
+func (c *connection) put(ctx context.Context, p parcel) error { return c.down.put(ctx, p, p.size()) }
+
+// messagesOf gives what is said to the client: of a reconciliation a message for
+// each kind that it lists, all with its MsgID. They stay lists of known objects,
+// which take a fifth of the memory of a batch, until they are written. Empty lists
+// are refused by clients in the field and say nothing.
+func (c *connection) messagesOf(m *synchronizer.Message) []synchronizer.Message {
+	if m.Event != synchronizer.EventReconciliation {
+		return []synchronizer.Message{*m}
+	}
+	if !reconciles(c.hello.SynchronizerVersion) {
+		c.server.options.Drop(synchronizer.DropUnsupported, about(m)+": the client is too old")
+		return nil
+	}
 	kinds := slices.SortedFunc(maps.Keys(m.Known), func(a, b synchronizer.Kind) int { return strings.Compare(a.String(), b.String()) })
+	messages := make([]synchronizer.Message, 0, len(kinds))
 	for _, kind := range kinds {
 		list := *m
 		list.Kind, list.Known = kind, map[synchronizer.Kind][]synchronizer.KnownObject{kind: m.Known[kind]}
@@ -132,8 +229,9 @@ func (c *connection) handDownLists(m *synchronizer.Message) {
 			c.server.options.Drop(synchronizer.DropUnsupported, about(&list))
 			continue
 		}
-		c.handDown(list, c.down.offerBeyond)
+		messages = append(messages, list)
 	}
+	return messages
 }
 
 // batchOf is the batch that a client in the field understands: the items have
@@ -142,7 +240,7 @@ func batchOf(m *synchronizer.Message) synchronizer.Message {
 	known := m.Known[m.Kind]
 	batch := synchronizer.Message{
 		Event: synchronizer.EventBatch, BatchType: wire.Reconciliation, Depth: m.Depth, MsgID: m.MsgID, Kind: m.Kind,
-		ClusterID: m.ClusterID, Items: make([]synchronizer.Message, len(known)),
+		ClusterID: m.ClusterID, TraceParent: m.TraceParent, Items: make([]synchronizer.Message, len(known)),
 	}
 	for i := range known {
 		batch.Items[i] = synchronizer.Message{
@@ -154,48 +252,80 @@ func batchOf(m *synchronizer.Message) synchronizer.Message {
 }
 
 // send is the run function of the downward pump. Lists become batches one at a
-// time.
-func (c *connection) send(batch []synchronizer.Message) error {
-	whole := batch
-	for len(batch) > 0 {
-		n := slices.IndexFunc(batch, func(m synchronizer.Message) bool { return len(m.Known) > 0 })
-		var err error
-		switch n {
-		case -1:
-			err = c.write(batch...)
-			n = len(batch)
-		case 0:
-			if err = c.write(batchOf(&batch[0])); err == nil {
-				batch[0].Known = nil // not kept until the others are written
-			}
+// time. Of a parcel that was written the messages are gone, also after an error.
+func (c *connection) send(parcels []parcel) error {
+	for len(parcels) > 0 {
+		n := slices.IndexFunc(parcels, func(p parcel) bool { return p.list() })
+		if n < 0 {
+			n = len(parcels)
+		}
+		if n == 0 {
 			n = 1
-		default:
-			err = c.write(batch[:n]...)
+			for i := range parcels[0].messages {
+				list := &parcels[0].messages[i]
+				if err := c.write(batchOf(list)); err != nil {
+					return err
+				}
+				list.Known = nil // not kept until the others are written
+			}
+		} else {
+			messages := make([]synchronizer.Message, 0, n)
+			for i := range parcels[:n] {
+				messages = append(messages, parcels[i].messages...)
+			}
+			if err := c.write(messages...); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+		for i := range parcels[:n] {
+			parcels[i].messages = nil
+			if w := parcels[i].waybill; w != nil && w.kept != nil {
+				c.server.replay.done(w.kept)
+			}
 		}
-		batch = batch[n:]
+		parcels = parcels[n:]
 	}
-	c.wrote(whole)
 	return nil
 }
 
 // write fails when the connection has ended. A message that the link cannot carry
 // was counted by it and ends nothing.
 func (c *connection) write(msgs ...synchronizer.Message) error {
+	heard, ok := c.heard()
+	if ok && heard == 0 { // the first frame, for which a Send waits, is no answer
+		_ = c.link.Send(c.ctx) // the next one fails in the same way
+		heard, _ = c.heard()
+	}
 	err := c.link.Send(c.ctx, msgs...)
 	if errors.Is(err, synchronizer.ErrClosed) || errors.Is(err, synchronizer.ErrDisconnected) {
 		return err
 	}
+	if ok {
+		c.wrote(msgs, heard)
+	}
 	return nil
 }
 
-// dropUnsent counts what was accepted for the client and may not have reached it.
-func (c *connection) dropUnsent(failed, waiting []synchronizer.Message) {
-	for _, list := range [][]synchronizer.Message{failed, waiting} {
-		for i := range list {
-			c.server.options.Drop(synchronizer.DropDisconnected, about(&list[i]))
+// leave ends the way down, after the link has ended: what was accepted for the
+// client and may not have reached it is kept for its next connection, or counted.
+// The connection may still be found, and takes nothing.
+func (c *connection) leave() {
+	c.leaving.Do(func() {
+		replay := c.server.replay
+		if replay != nil {
+			replay.leave(c)
 		}
-	}
+		failed, waiting := c.down.end()
+		c.replaying.Wait()
+		unsent := slices.DeleteFunc(append(failed, waiting...), func(p parcel) bool { return p.messages == nil })
+		if replay != nil {
+			replay.giveBack(c, unsent)
+			return
+		}
+		for i := range unsent {
+			for j := range unsent[i].messages {
+				c.server.options.Drop(synchronizer.DropDisconnected, about(&unsent[i].messages[j]))
+			}
+		}
+	})
 }

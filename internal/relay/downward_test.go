@@ -20,7 +20,7 @@ import (
 )
 
 // TestDownwardToTheNewest: of two clients of one cluster only the newer one is
-// spoken to, and the end of the older one changes nothing.
+// spoken to; the older one is told that it was replaced, and its end changes nothing.
 func TestDownwardToTheNewest(t *testing.T) {
 	f := newFixture(t, Options{}, nil)
 	older := f.connect("a", "c")
@@ -38,9 +38,7 @@ func TestDownwardToTheNewest(t *testing.T) {
 	require.Equal(t, "get-one", frame["MsgId"])
 	require.EqualValues(t, 4, frame["Event"])
 
-	older.send(named("still"))
-	require.Equal(t, "still", property(f.object(), "name"), "the older one may go on publishing")
-	require.NoError(t, older.ws.Close(1000, ""))
+	require.EqualValues(t, statusReplaced, older.ended())
 	f.down(ask("a", "c", "two"))
 	frame, err = newer.next()
 	require.NoError(t, err)
@@ -213,7 +211,7 @@ func TestDownwardThatCannotBeWritten(t *testing.T) {
 	unwritable := ask("a", "c", "unwritable")
 	unwritable.Event = synchronizer.EventReconciliation
 	for _, m := range []synchronizer.Message{big, unwritable, ask("a", "c", "after")} {
-		ok, err := conn.down.offer(m, m.Size())
+		ok, err := conn.offer(parcel{messages: []synchronizer.Message{m}})
 		require.NoError(t, err)
 		require.True(t, ok)
 	}

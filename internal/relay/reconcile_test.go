@@ -95,11 +95,11 @@ func (c *clock) acceptFrom(t *testing.T, cluster, version string) (leave func())
 	require.True(t, c.enter())
 	done, err := c.registry.enter(t.Context(), conn.id())
 	require.NoError(t, err)
-	replacements := c.registry.add(conn, conn.opened)
+	older, replacements := c.registry.add(conn, conn.opened)
 	done()
 	go func() {
 		defer c.open.Done()
-		c.serve(conn, replacements)
+		c.serve(conn, older, replacements)
 	}()
 	synctest.Wait()
 	return func() {

@@ -11,8 +11,9 @@ import (
 	"synchronizer"
 )
 
-// registry knows the connections of each cluster, the newest last. Older ones
-// stay connected and may publish, as in the field; records go to the newest.
+// registry knows the connections of each cluster, the newest last. The newest wins:
+// records go to it, and older ones are closed. They stay here until they have given
+// back what they did not write.
 type registry struct {
 	mu       sync.Mutex
 	clusters map[synchronizer.ClusterID]*presence
@@ -25,6 +26,7 @@ type presence struct {
 	turn     chan struct{}
 	taking   int // who holds turn or waits for it
 	open     []*connection
+	newest   *connection // of open; nil if that has ended
 	replaced []time.Time
 }
 
@@ -76,53 +78,48 @@ func (r *registry) forget(id synchronizer.ClusterID, p *presence) {
 }
 
 // add makes c the newest connection of its cluster; the caller has entered. What
-// the one before wanted to ask for is cancelled. It reports how often that
-// cluster's connection was replaced within the window, while still connected.
-func (r *registry) add(c *connection, now time.Time) (replacements int) {
+// the one before wanted to ask for is cancelled. Older are the connections that c
+// replaces, which must be closed; replacements is how often that has happened to the
+// cluster within the window.
+func (r *registry) add(c *connection, now time.Time) (older []*connection, replacements int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.clusters[c.id()]
-	if len(p.open) > 0 {
+	if p.newest != nil {
 		p.replaced = slices.DeleteFunc(p.replaced, func(t time.Time) bool { return now.Sub(t) >= replaceWindow })
 		p.replaced = append(p.replaced, now)
 		p.replaced = p.replaced[max(0, len(p.replaced)-mostRemembered):]
-		p.open[len(p.open)-1].request.cancel()
+		p.newest.request.cancel()
 	}
+	older = slices.Clone(p.open)
 	p.open = append(p.open, c)
-	return len(p.replaced)
+	p.newest = c
+	return older, len(p.replaced)
 }
 
-// remove forgets c. It reports whether c was the newest of its cluster; the end
-// of an older one changes nothing. Survivors are older connections that are still
-// open then: what they say is older than what c has said, and would be ignored,
-// so they must connect again.
-func (r *registry) remove(c *connection) (newest bool, survivors []*connection) {
+// remove forgets c. It reports whether c was the newest of its cluster; the end of
+// an older one changes nothing.
+func (r *registry) remove(c *connection) (newest bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.clusters[c.id()]
 	if p == nil {
-		return false, nil
+		return false
 	}
-	at := slices.Index(p.open, c)
-	if at < 0 {
-		return false, nil
-	}
-	newest = at == len(p.open)-1
-	p.open = slices.Delete(p.open, at, at+1)
-	if newest {
-		survivors = slices.Clone(p.open)
-		p.replaced = nil
+	p.open = slices.DeleteFunc(p.open, func(o *connection) bool { return o == c })
+	if newest = p.newest == c; newest {
+		p.newest, p.replaced = nil, nil
 	}
 	r.forget(c.id(), p)
-	return newest, survivors
+	return newest
 }
 
 // find gives the newest connection of a cluster, or nil.
 func (r *registry) find(id synchronizer.ClusterID) *connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p := r.clusters[id]; p != nil && len(p.open) > 0 {
-		return p.open[len(p.open)-1]
+	if p := r.clusters[id]; p != nil {
+		return p.newest
 	}
 	return nil
 }
@@ -133,7 +130,7 @@ func (r *registry) count() int {
 	defer r.mu.Unlock()
 	n := 0
 	for _, p := range r.clusters {
-		if len(p.open) > 0 {
+		if p.newest != nil {
 			n++
 		}
 	}

@@ -21,41 +21,37 @@ func TestRegistryKeepsTheNewest(t *testing.T) {
 	r, now := newRegistry(), time.Unix(1000, 0)
 	older, newer, other := connectionOf("a", "c"), connectionOf("a", "c"), connectionOf("b", "c")
 	require.Nil(t, r.find(older.id()))
-	add := func(c *connection, at time.Time) int {
+	add := func(c *connection, at time.Time) []*connection {
 		leave, err := r.enter(t.Context(), c.id())
 		require.NoError(t, err)
 		defer leave()
-		return r.add(c, at)
+		replaced, _ := r.add(c, at)
+		return replaced
 	}
-	require.Zero(t, add(older, now))
-	require.Zero(t, add(other, now), "another account with the same cluster name is another cluster")
+	require.Empty(t, add(older, now))
+	require.Empty(t, add(other, now), "another account with the same cluster name is another cluster")
 	require.Same(t, older, r.find(older.id()))
-	require.Equal(t, 1, add(newer, now))
+	require.Equal(t, []*connection{older}, add(newer, now))
 	require.Same(t, newer, r.find(older.id()))
 	require.Same(t, other, r.find(other.id()))
 	require.Equal(t, 2, r.count())
 
-	newest, survivors := r.remove(older)
-	require.False(t, newest, "the end of an older connection changes nothing")
-	require.Empty(t, survivors)
+	require.False(t, r.remove(older), "the end of an older connection changes nothing")
 	require.Same(t, newer, r.find(newer.id()))
-	newest, survivors = r.remove(newer)
-	require.True(t, newest)
-	require.Empty(t, survivors)
+	require.True(t, r.remove(newer))
 	require.Nil(t, r.find(newer.id()))
-	newest, _ = r.remove(newer)
-	require.False(t, newest)
+	require.False(t, r.remove(newer))
 	require.Equal(t, 1, r.count())
 	require.Len(t, r.clusters, 1, "nothing is remembered of a cluster without a connection")
 
-	// The end of the newest leaves older ones behind whose statements would be
-	// ignored: they are named, to be closed.
+	// What is left of a replaced connection when the newest ends is not connected;
+	// who comes then waits for both.
 	add(older, now)
 	add(newer, now)
-	newest, survivors = r.remove(newer)
-	require.True(t, newest)
-	require.Equal(t, []*connection{older}, survivors)
-	require.Same(t, older, r.find(older.id()), "until it is closed it gets what goes down")
+	require.True(t, r.remove(newer))
+	require.Nil(t, r.find(newer.id()))
+	require.Equal(t, 1, r.count())
+	require.Equal(t, []*connection{older}, add(newer, now))
 }
 
 // Two clients of one cluster that connect at the same time are introduced one
@@ -100,17 +96,15 @@ func TestRegistryCountsReplacements(t *testing.T) {
 		leave, err := r.enter(t.Context(), last.id())
 		require.NoError(t, err)
 		defer leave()
-		return r.add(last, now)
+		_, replacements := r.add(last, now)
+		return replacements
 	}
 	require.Equal(t, 0, add(0))
 	for i := 1; i <= maxReplacements+1; i++ {
 		require.Equal(t, i, add(time.Second))
 	}
 	require.Equal(t, 1, add(replaceWindow), "the others are too old")
-	_, survivors := r.remove(last)
-	for _, c := range survivors {
-		r.remove(c)
-	}
+	require.True(t, r.remove(last))
 	require.Equal(t, 0, add(time.Second), "a client that comes back replaces nobody")
 	for range 3 * mostRemembered {
 		require.LessOrEqual(t, add(0), mostRemembered)

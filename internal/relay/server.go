@@ -25,6 +25,7 @@ import (
 const (
 	statusGoingAway     = 1001
 	statusTryAgainLater = 1013
+	statusReplaced      = 4001 // ours: a newer connection of the cluster has come
 )
 
 const (
@@ -32,6 +33,9 @@ const (
 	publishTimeout = 20 * time.Second
 	// flushTimeout bounds the publishing of what a client sent before it left.
 	flushTimeout = 10 * time.Second
+	// farewellTimeout bounds the writing of what clients were going to be told when
+	// the server stops.
+	farewellTimeout = 5 * time.Second
 	// retryAfter is what a client is told that cannot be let in just now.
 	retryAfter = 5 * time.Second
 	// ingesterSilence is how long an announcement of an ingester counts; they come
@@ -63,6 +67,11 @@ type Options struct {
 	// which others' are, nil: none.
 	SkipAlertsFrom []string
 	Features       *Features
+	// Workers is how many handle what is read from the queue, each for clusters of its
+	// own; with Replay it is one.
+	Workers int
+	// Replay keeps what is for clients that are not connected; nil: off.
+	Replay *ReplayLimits
 	// MaxObjectSize is the largest body that is carried to the backend, in bytes;
 	// 0: as large as a frame may be.
 	MaxObjectSize int64
@@ -80,6 +89,7 @@ type Server struct {
 	registry *registry
 	debts    debts
 	metrics  *metrics
+	replay   *replay // nil: off
 	// skipAlerts is SkipAlertsFrom as a set.
 	skipAlerts map[string]struct{}
 	draining   context.Context
@@ -89,7 +99,7 @@ type Server struct {
 	// nanoseconds of Unix time.
 	ingesterSeen atomic.Int64
 
-	publishTimeout, flushTimeout time.Duration
+	publishTimeout, flushTimeout, farewellTimeout time.Duration
 
 	mu      sync.Mutex
 	drained bool
@@ -113,10 +123,14 @@ func New(o Options) *Server {
 
 		skipAlerts: accounts(o.SkipAlertsFrom),
 
-		publishTimeout: publishTimeout, flushTimeout: flushTimeout,
+		publishTimeout: publishTimeout, flushTimeout: flushTimeout, farewellTimeout: farewellTimeout,
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.metrics = newMetrics(o.Registerer, s.registry.count)
+	if o.Replay != nil {
+		s.replay = newReplay(s, *o.Replay)
+		s.replay.register(o.Registerer)
+	}
 	return s
 }
 
@@ -131,6 +145,13 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("subscribing to the queue: %w", err)
 	}
 	close(s.started)
+	if s.replay != nil {
+		var sweeping sync.WaitGroup
+		defer sweeping.Wait()
+		sweepCtx, stop := context.WithCancel(ctx)
+		defer stop()
+		sweeping.Go(func() { s.replay.sweep(sweepCtx) })
+	}
 	defer s.startTasks(ctx)()
 	if r, ok := s.options.Authenticator.(Rechecker); ok {
 		var checking sync.WaitGroup
@@ -149,6 +170,9 @@ func (s *Server) close() {
 	s.mu.Lock()
 	s.drained = true
 	s.mu.Unlock()
+	if s.replay != nil {
+		s.replay.close()
+	}
 	s.drain()
 	s.open.Wait()
 	s.options.Features.wait()
@@ -230,9 +254,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // Accept has answered
 	}
 	defer c.openGates(claim)()
-	replacements := s.registry.add(c, c.opened)
+	older, replacements := s.registry.add(c, c.opened)
 	leave()
-	s.serve(c, replacements)
+	s.serve(c, older, replacements)
 }
 
 // isUpgrade is false only for requests that link.Accept refuses.

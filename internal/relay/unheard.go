@@ -35,16 +35,21 @@ type told struct {
 // hearing is a link that counts the frames of its peer, its farewell included.
 type hearing interface{ Heard() uint64 }
 
-// wrote remembers messages that were written.
-func (c *connection) wrote(msgs []synchronizer.Message) {
-	h, ok := c.link.(hearing)
-	if !ok {
-		return
+// heard is how often the client was heard so far; ok is false if nobody knows.
+func (c *connection) heard() (n uint64, ok bool) {
+	if h, ok := c.link.(hearing); ok {
+		return h.Heard(), true
 	}
+	return 0, false
+}
+
+// wrote remembers messages that were written since the client was heard so often: a
+// client that has left meanwhile was heard after them.
+func (c *connection) wrote(msgs []synchronizer.Message, heard uint64) {
 	u := &c.unheard
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if heard := h.Heard(); heard != u.heard {
+	if heard != u.heard {
 		u.heard, u.more, u.names = heard, 0, u.names[:0]
 	}
 	u.some.Store(true)
@@ -72,11 +77,11 @@ func (u *unheard) hears() {
 // dropUnheard counts what the client may not have read, when the connection has
 // ended.
 func (c *connection) dropUnheard() {
-	h, ok := c.link.(hearing)
+	heard, ok := c.heard()
 	u := &c.unheard
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !ok || h.Heard() != u.heard {
+	if !ok || heard != u.heard {
 		return
 	}
 	drop := c.server.options.Drop
