@@ -72,6 +72,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 	}
 	compareByDefault(c, env)
 	ctx := cmd.Context()
+	defer p.StartTracing("synchronizer")()
 	backend, err := server.Open(ctx, p, c)
 	if err != nil {
 		return err

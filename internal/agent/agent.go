@@ -20,6 +20,7 @@ import (
 	"synchronizer/internal/dedup"
 	"synchronizer/internal/filter"
 	"synchronizer/internal/policy"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 const (
@@ -308,7 +309,7 @@ func (a *Agent) drop(reason synchronizer.DropReason, msg *synchronizer.Message) 
 	case msg.BatchType != "":
 		what += " " + msg.BatchType
 	}
-	a.options.Drop(reason, what)
+	a.options.Drop(reason, traceparent.Named(what, msg.TraceParent))
 }
 
 type systemClock struct{}

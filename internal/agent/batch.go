@@ -29,6 +29,7 @@ type batch struct {
 	session *session
 	msgID   string
 	depth   int
+	trace   string
 	items   []synchronizer.Message // as they came
 	order   []int32                // of items, by namespace and name
 	near    unique.Handle[string]  // the namespace that was looked up last
@@ -45,7 +46,7 @@ type batch struct {
 }
 
 func newBatch(s *session, msg *synchronizer.Message) *batch {
-	return &batch{session: s, msgID: msg.MsgID, depth: msg.Depth, items: msg.Items}
+	return &batch{session: s, msgID: msg.MsgID, depth: msg.Depth, trace: msg.TraceParent, items: msg.Items}
 }
 
 // find gives the index of an object among the items; -1 if it is not listed.
@@ -83,7 +84,7 @@ func (b *batch) key(i int) key {
 }
 
 func (b *batch) request(k key, tell effectType, listed string) request {
-	return request{session: b.session, key: k, msgID: b.msgID, depth: b.depth, batch: b, tell: tell, listed: listed}
+	return request{session: b.session, key: k, msgID: b.msgID, depth: b.depth, trace: b.trace, batch: b, tell: tell, listed: listed}
 }
 
 // differs tells whether an item names another resourceVersion; 0 always is one.

@@ -33,7 +33,7 @@ func (a *Agent) unpack(s *session, msg *synchronizer.Message) {
 			if item.MsgID == "" {
 				item.MsgID = msg.MsgID
 			}
-			item.Depth = max(item.Depth, msg.Depth)
+			item.Depth, item.TraceParent = max(item.Depth, msg.Depth), msg.TraceParent
 			if !item.Event.AboutObject() {
 				a.drop(synchronizer.DropUnsupported, item)
 				continue
@@ -71,7 +71,7 @@ func (a *Agent) single(s *session, msg *synchronizer.Message) {
 	case owner == nil:
 		a.drop(synchronizer.DropNotConfigured, msg)
 	case msg.Event == synchronizer.EventGet:
-		owner.inbox.put(request{session: s, key: keyOf(msg.Namespace, msg.Name), msgID: msg.MsgID, depth: msg.Depth})
+		owner.inbox.put(request{session: s, key: keyOf(msg.Namespace, msg.Name), msgID: msg.MsgID, depth: msg.Depth, trace: msg.TraceParent})
 	case msg.Event == synchronizer.EventVerify, a.options.Applier == nil:
 		// A checksum is about what the cluster has, and the cluster knows better.
 		a.drop(synchronizer.DropUnsupported, msg)

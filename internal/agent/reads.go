@@ -16,6 +16,7 @@ type request struct {
 	key     key
 	msgID   string
 	depth   int
+	trace   string // traceparent of the question
 
 	batch  *batch     // nil: a GetObject; else key is empty until the batch asks for it
 	tell   effectType // of a batch: how it is answered if the object exists

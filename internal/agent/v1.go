@@ -50,7 +50,7 @@ func getV1(kind synchronizer.Kind, k key) synchronizer.Message {
 // message.
 func inAnswer(msg synchronizer.Message, to *request) synchronizer.Message {
 	if to != nil {
-		msg.MsgID, msg.Depth = to.msgID, to.depth+1
+		msg.MsgID, msg.Depth, msg.TraceParent = to.msgID, to.depth+1, to.trace
 	}
 	return msg
 }

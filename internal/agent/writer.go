@@ -13,6 +13,7 @@ import (
 	"synchronizer"
 	"synchronizer/internal/apply"
 	"synchronizer/internal/dedup"
+	"synchronizer/internal/telemetry/traceparent"
 	"synchronizer/internal/wire"
 )
 
@@ -105,11 +106,14 @@ func (w *writer) put(next write) {
 
 // write writes one statement, unless it is an exact repeat of one that was
 // written. The repeat is known by the canonical frame of link v1, which holds all
-// that the message said.
+// that the message said; its trace says nothing.
 func (w *writer) write(ctx context.Context, next *write) {
 	defer w.budget.Release(next.cost)
 	memory := w.agent.options.Applied
-	frame, err := wire.AppendV1(nil, &next.msg)
+	ctx = traceparent.NewContext(ctx, next.msg.TraceParent)
+	canonical := next.msg
+	canonical.TraceParent = ""
+	frame, err := wire.AppendV1(nil, &canonical)
 	identified := err == nil && next.msg.MsgID != "" // else two that look the same may be two
 	f := dedup.Of(frame)
 	frame = nil
@@ -119,7 +123,7 @@ func (w *writer) write(ctx context.Context, next *write) {
 	}
 	result := w.apply(ctx, &next.msg)
 	w.agent.metrics.applied.WithLabelValues(string(result.Outcome), string(result.Reason)).Inc()
-	w.agent.options.Logger.Debug("applied", "event", next.msg.Event.String(), "kind", next.msg.Kind.String(),
+	w.agent.options.Logger.DebugContext(ctx, "applied", "event", next.msg.Event.String(), "kind", next.msg.Kind.String(),
 		"namespace", next.msg.Namespace, "name", next.msg.Name, "msgId", next.msg.MsgID,
 		"outcome", string(result.Outcome), "reason", string(result.Reason), "message", result.Message)
 	if identified && (result.Outcome == apply.Applied || result.Outcome == apply.Unchanged) {
@@ -168,6 +172,6 @@ func (w *writer) ask(next *write) {
 		return
 	}
 	next.owner.inbox.put(request{
-		session: next.session, key: keyOf(msg.Namespace, msg.Name), msgID: msg.MsgID, depth: msg.Depth, fetch: true,
+		session: next.session, key: keyOf(msg.Namespace, msg.Name), msgID: msg.MsgID, depth: msg.Depth, trace: msg.TraceParent, fetch: true,
 	})
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"synchronizer/internal/telemetry"
+	"synchronizer/internal/telemetry/otlp"
+	"synchronizer/internal/telemetry/tracing"
 )
 
 // Process is the part of a process that its parts share.
@@ -25,6 +27,8 @@ type Process struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
 	Drops    *telemetry.Drops
+	// Tracer is nil unless StartTracing was called and OTEL_* say where to.
+	Tracer *tracing.Tracer
 	// Status is what /status of the health port shows; nil: there is no such
 	// route. Set it before the port is served.
 	Status func() any
@@ -36,6 +40,21 @@ func NewProcess(w io.Writer) *Process {
 	log := telemetry.NewLogger(w, os.Getenv("KS_LOGGER_LEVEL"), os.Getenv("KS_LOGGER_NAME"))
 	reg := telemetry.NewRegistry()
 	return &Process{Logger: log, Registry: reg, Drops: telemetry.NewDrops(reg, log)}
+}
+
+// flushTraces bounds the export of the last spans.
+const flushTraces = 5 * time.Second
+
+// StartTracing begins to trace under the name of a process, if OTEL_* say where to.
+// Call it before the parts are opened, and stop after they have ended.
+func (p *Process) StartTracing(service string) (stop func()) {
+	tracer, shutdown := otlp.Start(otlp.Options{Service: service, Getenv: os.Getenv, Logger: p.Logger, Registerer: p.Registry})
+	p.Tracer = tracer
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTraces)
+		defer cancel()
+		shutdown(ctx)
+	}
 }
 
 // Registerer is the registry for one part, whose metrics get the label role, so

@@ -9,6 +9,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/queue"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // answer publishes the questions of a batch.
@@ -35,8 +36,11 @@ func (i *Ingester) setAside(ctx context.Context, items []item) error {
 	var dead []synchronizer.Record
 	for k := range items {
 		it := &items[k]
+		drop := func(reason synchronizer.DropReason, what string) {
+			i.Drop(reason, traceparent.Named(what, it.msg.TraceParent))
+		}
 		for _, err := range it.left {
-			i.Drop(synchronizer.DropMalformed, it.name()+": "+err.Error())
+			drop(synchronizer.DropMalformed, it.name()+": "+err.Error())
 		}
 		switch it.result {
 		case resultFault:
@@ -44,19 +48,19 @@ func (i *Ingester) setAside(ctx context.Context, items []item) error {
 			r.Properties = append(r.Properties[:len(r.Properties):len(r.Properties)],
 				synchronizer.Property{Name: "x-dead-letter-reason", Value: it.fault.Error()})
 			dead = append(dead, r)
-			i.Drop(it.dropReason(), it.name()+": "+it.fault.Error())
+			drop(it.dropReason(), it.name()+": "+it.fault.Error())
 		case resultStale:
-			i.Drop(synchronizer.DropStale, it.name())
+			drop(synchronizer.DropStale, it.name())
 		case resultLate:
-			i.Drop(synchronizer.DropLate, it.name())
+			drop(synchronizer.DropLate, it.name())
 		case resultPatch:
-			i.Drop(synchronizer.DropPatchBase, it.name())
+			drop(synchronizer.DropPatchBase, it.name())
 		case resultNone:
 			reason := synchronizer.DropUnsupported
 			if it.msg.Event == synchronizer.EventUnknown {
 				reason = synchronizer.DropUnknownEvent
 			}
-			i.Drop(reason, it.name())
+			drop(reason, it.name())
 		}
 	}
 	if len(dead) == 0 {

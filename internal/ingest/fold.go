@@ -183,7 +183,7 @@ func (f *folder) question(m *synchronizer.Message, base []byte) *synchronizer.Me
 	q := &synchronizer.Message{
 		Event: synchronizer.EventGet, Depth: m.Depth, MsgID: m.MsgID,
 		Kind: m.Kind, Namespace: m.Namespace, Name: m.Name,
-		ResourceVersion: m.ResourceVersion, Body: base, ClusterID: m.ClusterID,
+		ResourceVersion: m.ResourceVersion, Body: base, ClusterID: m.ClusterID, TraceParent: m.TraceParent,
 	}
 	if m.Depth > maxAskDepth || m.MsgID == "" {
 		q.Depth, q.MsgID = 1, uuid.NewString()

@@ -16,10 +16,11 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/queue"
+	"synchronizer/internal/telemetry/tracing"
 )
 
 // Options are what an Ingester needs. All fields but those with a default, Inventory,
-// EventKinds and Keeper must be set.
+// EventKinds, Keeper and Tracer must be set.
 type Options struct {
 	Queue synchronizer.Queue
 	Store synchronizer.Store
@@ -47,6 +48,8 @@ type Options struct {
 	// Keeper forgets what Retention says; nil: nothing is forgotten.
 	Keeper    Forgetting
 	Retention Retention
+	// Tracer makes a span of each transaction; nil: none.
+	Tracer *tracing.Tracer
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"synchronizer"
+	"synchronizer/internal/telemetry/traceparent"
+	"synchronizer/internal/telemetry/tracing"
 )
 
 const (
@@ -139,7 +141,9 @@ func (l *lane) due() (due []item, pause time.Duration) {
 // the database refused is final after MaxAttempts.
 func (l *lane) handle(ctx context.Context, items []item) error {
 	l.metrics.batch.Observe(float64(len(items)))
+	traced := l.Tracer.Work(ctx, tracing.SpanCommit, len(items), func(k int) string { return items[k].msg.TraceParent })
 	asks, err := l.commit(ctx, items)
+	traced(err)
 	if err != nil {
 		return err
 	}
@@ -178,7 +182,8 @@ func (l *lane) retain(ctx context.Context, items []item) ([]item, error) {
 		if it.attempts < l.MaxAttempts {
 			pause := min(firstPause<<min(it.attempts-1, 10), longestPause)
 			if it.attempts == 1 {
-				l.Logger.Warn("the database refuses a record; it is tried again, and nothing waits for it", "what", it.name(), "error", it.refusal)
+				l.Logger.WarnContext(traceparent.NewContext(ctx, it.msg.TraceParent),
+					"the database refuses a record; it is tried again, and nothing waits for it", "what", it.name(), "error", it.refusal)
 			}
 			it.again, it.refusal = l.Now().Add(pause), nil
 			l.refused = append(l.refused, *it)

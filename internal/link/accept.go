@@ -23,6 +23,8 @@ type Options struct {
 	Limits  Limits
 	Drop    synchronizer.DropFunc // may be nil
 	Metrics *Metrics              // may be nil
+	// Wrap may put something around the link, such as spans; may be nil.
+	Wrap func(synchronizer.Link) synchronizer.Link
 }
 
 // Accept upgrades an authenticated request to a link. It answers a request that
@@ -48,7 +50,12 @@ func Accept(w http.ResponseWriter, r *http.Request, opts Options) (synchronizer.
 	if err != nil {
 		return nil, fmt.Errorf("upgrading to a websocket: %w", err)
 	}
-	return newV1(ws, h.conn, opts.Hello, limits, opts.Drop, opts.Metrics), nil
+	l := newV1(ws, h.conn, opts.Hello, limits, opts.Drop, opts.Metrics)
+	l.pingEvery = askedPings(r, limits)
+	if opts.Wrap != nil {
+		return opts.Wrap(l), nil
+	}
+	return l, nil
 }
 
 func hasToken(values []string, want string) bool {
@@ -79,7 +86,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err := inner.SetDeadline(time.Time{}); err != nil {
 		return nil, nil, errors.Join(err, inner.Close())
 	}
-	h.conn = &conn{Conn: inner, readIdle: h.readIdle, writeIdle: h.writeIdle}
+	h.conn = newConn(inner, h.readIdle, h.writeIdle)
 	// Only headers of frames pass through this buffer; bodies go straight to conn.
 	return h.conn, bufio.NewReadWriter(rw.Reader, bufio.NewWriterSize(h.conn, 512)), nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/queue"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // A client's cluster and the store are compared by a chain of records: the server
@@ -182,7 +183,7 @@ func (d *debts) has(id synchronizer.ClusterID) bool {
 // about names a message that goes down, for people.
 func about(m *synchronizer.Message) string {
 	if known, ok := m.Known[m.Kind]; ok && m.Event == synchronizer.EventReconciliation {
-		return fmt.Sprintf("%s %s %s (%d objects)", m.Event, m.ClusterID, m.Kind, len(known))
+		return traceparent.Named(fmt.Sprintf("%s %s %s (%d objects)", m.Event, m.ClusterID, m.Kind, len(known)), m.TraceParent)
 	}
-	return m.Event.String() + " " + m.Key().String()
+	return traceparent.Named(m.Event.String()+" "+m.Key().String(), m.TraceParent)
 }

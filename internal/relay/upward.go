@@ -30,9 +30,10 @@ func (c *connection) receive(ctx context.Context) error {
 			}
 			continue
 		}
-		// Items stand for themselves, under the MsgID and Depth of their batch. All
+		// Items stand for themselves, under MsgID, Depth and trace of their batch. All
 		// of them are given to forward, also after an error, so that each is counted.
 		for i := range m.Items {
+			m.Items[i].TraceParent = m.TraceParent
 			if e := c.forward(ctx, &m.Items[i], m.MsgID, m.Depth); e != nil {
 				err = e
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"synchronizer"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // Drops counts what was not carried, by reason, and names it in the log. A
@@ -57,11 +58,16 @@ func NewDrops(reg prometheus.Registerer, log *slog.Logger) *Drops {
 	return d
 }
 
-// Drop is a synchronizer.DropFunc.
+// Drop is a synchronizer.DropFunc. A trace that traceparent.Named has put into what
+// becomes a field of its own.
 func (d *Drops) Drop(reason synchronizer.DropReason, what string) {
 	d.counter.WithLabelValues(string(reason)).Inc()
 	if skipped, ok := d.admit(reason); ok {
+		what, trace := traceparent.Split(what)
 		attrs := []any{"reason", string(reason), "what", what}
+		if trace != "" {
+			attrs = append(attrs, traceparent.LogKey, trace)
+		}
 		if skipped > 0 {
 			attrs = append(attrs, "notLogged", skipped)
 		}

@@ -3,10 +3,13 @@
 package telemetry
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // logLevels are the values of KS_LOGGER_LEVEL; those of the field map to the
@@ -27,9 +30,27 @@ func NewLogger(w io.Writer, level, name string) *slog.Logger {
 	if n := strings.ToLower(name); n == "json" || n == "zap" {
 		h = slog.NewJSONHandler(w, opts)
 	}
-	log := slog.New(h)
+	log := slog.New(traced{h})
 	if !known {
 		log.Warn(fmt.Sprintf("KS_LOGGER_LEVEL %q is not known: using info", level))
 	}
 	return log
 }
+
+// traced names the trace of a message in the lines that are about it: those written
+// with a context of traceparent.NewContext.
+type traced struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h traced) Handle(ctx context.Context, r slog.Record) error {
+	if id := traceparent.TraceID(traceparent.FromContext(ctx)); id != "" {
+		r.AddAttrs(slog.String(traceparent.LogKey, id))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }

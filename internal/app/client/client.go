@@ -90,7 +90,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	}
 	if client.agent, err = agent.New(agent.Options{
 		Cluster: client.cluster, Select: client.selected, Discovery: client.cluster,
-		Dialer: client.dialer, Kinds: Kinds(in),
+		Dialer: p.Tracer.Dialer(client.dialer), Kinds: Kinds(in),
 		Filter: client.rules.filter, Policy: transform,
 		Applier: client.applier(transform), Applied: applied(in.Deduplication),
 		Drop: p.Drops.Drop, MaxObjectBytes: int(in.MaxObjectBytes), BaselineBytes: int(in.BaselineCacheBytes),

@@ -42,6 +42,7 @@ func Run(ctx context.Context, s Settings) error {
 	if err != nil {
 		return err
 	}
+	defer p.StartTracing("synchronizer-client")()
 	client, err := Open(ctx, p, c, kube.LoadOptions{
 		Flag: s.Kubeconfig, Env: os.Getenv("KUBECONFIG"), AllowHome: s.AllowHome, Context: s.Context,
 	}, true)

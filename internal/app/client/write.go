@@ -12,8 +12,12 @@ import (
 )
 
 // applier writes what the backend says, as far as the agent's kinds allow it.
-func (c *Client) applier(transform *policy.Transform) *apply.Applier {
-	return apply.New(apply.Options{Cluster: c.cluster, Policy: transform, Strategy: c.strategy})
+func (c *Client) applier(transform *policy.Transform) agent.Applier {
+	a := apply.New(apply.Options{Cluster: c.cluster, Policy: transform, Strategy: c.strategy})
+	if c.process.Tracer != nil {
+		return tracedApplier{a, c.process.Tracer}
+	}
+	return a
 }
 
 func (c *Client) strategy(kind synchronizer.Kind) apply.Strategy {

@@ -23,6 +23,7 @@ func Run(ctx context.Context, configDir string) error {
 	if err != nil {
 		return err
 	}
+	defer p.StartTracing("synchronizer-server")()
 	b, err := Open(ctx, p, c)
 	if err != nil {
 		return err
@@ -46,6 +47,7 @@ func RunIngester(ctx context.Context, configDir string) error {
 	if err != nil {
 		return err
 	}
+	defer p.StartTracing("synchronizer-ingester")()
 	b, err := OpenIngester(ctx, p, c)
 	if err != nil {
 		return err

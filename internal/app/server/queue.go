@@ -52,6 +52,7 @@ func openQueue(ctx context.Context, p *app.Process, c *config.Config, understood
 	if err != nil {
 		return openedQueue{}, err // a nil pointer of an adapter in the interface would not be nil
 	}
+	o.Queue = p.Tracer.Queue(o.Queue, o.name)
 	return o, nil
 }
 

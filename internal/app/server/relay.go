@@ -34,11 +34,12 @@ func (b *Backend) wireRelay() error {
 		Authenticator: authenticator,
 		Link: link.Options{
 			Limits: link.Limits{MaxMessageBytes: int(c.InCluster.MaxObjectBytes)},
-			Drop:   p.Drops.Drop, Metrics: frames,
+			Drop:   p.Drops.Drop, Metrics: frames, Wrap: p.Tracer.Accepted,
 		},
 		ServerName:  name,
 		UpwardBytes: upwardBytes, BacklogBytes: int(c.Backend.ClientBacklogBytes),
 		MaxObjectSize: c.Process.MaxObjectSize, SkipAlertsFrom: c.Backend.SkipAlertsFrom,
+		Workers: c.Backend.ConsumerWorkers, Replay: replayOf(&c.Backend.Replay),
 		Logger: p.Logger, Registerer: reg, Drop: p.Drops.Drop,
 	}
 	schedules(&c.Backend, &o)

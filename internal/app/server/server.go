@@ -135,6 +135,7 @@ func (b *Backend) wireIngester() error {
 		Group:   c.IngesterGroup(), Workers: c.Ingester.Workers, BatchRecords: c.Ingester.BatchMax, BatchBytes: batchBytes,
 		MaxAttempts: c.Ingester.MaxDeliveryAttempts,
 		Keeper:      b.store,
+		Tracer:      p.Tracer,
 		Retention: ingest.Retention{
 			Tombstones: time.Duration(c.Ingester.TombstoneTTL), Events: time.Duration(c.Ingester.EventTTL),
 			Clusters: time.Duration(c.Store.Retention.ClustersNotSeenFor),

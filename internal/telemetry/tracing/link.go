@@ -58,7 +58,19 @@ func (t *Tracer) Accepted(l synchronizer.Link) synchronizer.Link {
 	if t == nil {
 		return l
 	}
-	return serverLink{l, t}
+	traced := serverLink{l, t}
+	if h, ok := l.(heard); ok {
+		return heardLink{traced, h}
+	}
+	return traced
+}
+
+// heard is a link that counts the frames of its peer.
+type heard interface{ Heard() uint64 }
+
+type heardLink struct {
+	serverLink
+	heard
 }
 
 type serverLink struct {
