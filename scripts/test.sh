@@ -48,6 +48,7 @@ require git 'finds the files to check' git
 require gcc 'the race detector needs a C compiler' gcc libc6-dev
 require java 'Kafka and Pulsar run on Java 17 or newer' openjdk-17-jre-headless
 require mvn 'fetches Kafka and Pulsar' maven
+require ip 'a test pulls the cable between two machines' iproute2
 # Debian keeps it out of the PATH, one folder per version.
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || require initdb 'PostgreSQL' postgresql
 go version

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,7 @@ import (
 // there is much to read.
 type conn struct {
 	net.Conn
-	readIdle  time.Duration // 0: no limit
+	readIdle  atomic.Int64 // nanoseconds; 0: no limit
 	writeIdle time.Duration
 
 	// Owned by whoever reads.
@@ -26,6 +27,12 @@ type conn struct {
 
 	mu     sync.Mutex
 	corked *[]byte // waits for uncork; nil: write at once
+}
+
+func newConn(inner net.Conn, readIdle, writeIdle time.Duration) *conn {
+	c := &conn{Conn: inner, writeIdle: writeIdle}
+	c.readIdle.Store(int64(readIdle))
+	return c
 }
 
 var chunks = sync.Pool{New: func() any {
@@ -41,8 +48,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	if len(c.ahead) > 0 {
 		return c.give(p), nil
 	}
-	if c.readIdle > 0 {
-		if err := c.SetReadDeadline(time.Now().Add(c.readIdle)); err != nil {
+	if idle := c.readIdle.Load(); idle > 0 {
+		if err := c.SetReadDeadline(time.Now().Add(time.Duration(idle))); err != nil {
 			return 0, err
 		}
 	}

@@ -68,12 +68,11 @@ func (d *Dialer) Dial(ctx context.Context) (synchronizer.Link, error) {
 		return nil, err
 	}
 	l := newV1(ws, c, d.Hello, limits, d.Drop, d.Metrics)
-	l.heard.Do(func() { close(l.ready) }) // a server may be written to at once
+	l.heard.Do(l.firstFrame) // a server may be written to at once
 	if err := l.ping(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("sending the first ping to %s: %w", target.Redacted(), err), l.Close(int(websocket.StatusGoingAway), ""))
 	}
-	l.running.Add(1)
-	go l.keepPinging()
+	l.startPinging(limits.PingInterval, limits.PingInterval)
 	return l, nil
 }
 
@@ -95,7 +94,7 @@ func (d *Dialer) upgrade(ctx context.Context, target *url.URL, limits Limits) (*
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			c = &conn{Conn: inner, writeIdle: limits.WriteTimeout}
+			c = newConn(inner, 0, limits.WriteTimeout)
 			return c, nil
 		},
 		TLSClientConfig:     tlsConfig,
@@ -105,7 +104,7 @@ func (d *Dialer) upgrade(ctx context.Context, target *url.URL, limits Limits) (*
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	ws, response, err := websocket.Dial(ctx, target.String(), &websocket.DialOptions{
-		HTTPClient: client, HTTPHeader: d.header(), CompressionMode: websocket.CompressionDisabled,
+		HTTPClient: client, HTTPHeader: d.header(limits), CompressionMode: websocket.CompressionDisabled,
 	})
 	mu.Lock()
 	defer mu.Unlock()
@@ -166,8 +165,8 @@ func refusal(target *url.URL, response *http.Response, err error) error {
 		return fmt.Errorf("%w: server %s (%s): update this client", synchronizer.ErrUnsupportedVersion, where, status)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		err := fmt.Errorf("server %s does not accept connections now (%s)", where, status)
-		if seconds, convErr := strconv.Atoi(response.Header.Get("Retry-After")); convErr == nil && seconds > 0 {
-			return &synchronizer.RetryAfterError{After: time.Duration(min(seconds, 3600)) * time.Second, Err: err}
+		if after := retryAfter(response.Header.Get("Retry-After"), time.Now()); after > 0 {
+			return &synchronizer.RetryAfterError{After: min(after, time.Hour), Err: err}
 		}
 		return err
 	}
@@ -175,6 +174,17 @@ func refusal(target *url.URL, response *http.Response, err error) error {
 		return fmt.Errorf("server %s redirects to %q (%s), which is not followed: configure that URL if it is right", where, location, status)
 	}
 	return fmt.Errorf("server %s did not accept the upgrade to a websocket (%s): check that the URL is that of a synchronizer server", where, status)
+}
+
+// retryAfter reads the header, which has seconds or a date; 0 if it says nothing.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(seconds, int(time.Hour/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return at.Sub(now)
+	}
+	return 0
 }
 
 // bodyText is the beginning of what a server or proxy said, in one line.

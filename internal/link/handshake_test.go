@@ -102,7 +102,7 @@ func TestDialSendsHeaders(t *testing.T) {
 	}
 	require.Equal(t, http.Header{
 		"X-Api-Key": {"key"}, "X-Api-Account": {"11111111"}, "X-Api-Cluster": {"cluster-1"}, "X-Helm-Version": {""},
-		"X-Synchronizer-Version": {"v0.0.57"}, "X-Git-Version": {"v1.36.3"}, "X-Cloud-Provider": {"aws"}, "X-Uid": {"u-1"},
+		"X-Synchronizer-Version": {"v0.0.57"}, "X-Git-Version": {"v1.36.3"}, "X-Cloud-Provider": {"aws"}, "X-Uid": {"u-1"}, "X-Synchronizer-Ping": {"50s"},
 	}, got)
 }
 

@@ -94,7 +94,7 @@ func Refuse(w http.ResponseWriter, err error) {
 
 // header is the client's side of ParseHello. Like clients in the field it sends
 // the optional headers also when they are empty.
-func (d *Dialer) header() http.Header {
+func (d *Dialer) header(limits Limits) http.Header {
 	h := http.Header{}
 	h.Set("User-Agent", "synchronizer")
 	h.Set(headerKey, d.AccessKey)
@@ -104,6 +104,7 @@ func (d *Dialer) header() http.Header {
 	h.Set(headerSynchronizerVersion, announced(d.Hello.SynchronizerVersion))
 	h.Set(headerGitVersion, d.Hello.GitVersion)
 	h.Set(headerCloudProvider, d.Hello.CloudProvider)
+	h.Set(headerPing, limits.PingInterval.String())
 	if d.ExtraHeaders.ClusterUID != "" && d.Hello.ClusterUID != "" {
 		h.Set(d.ExtraHeaders.ClusterUID, d.Hello.ClusterUID)
 	}

@@ -17,6 +17,10 @@ type Limits struct {
 	// after which a server gives up a silent client. Default 50 s, which is what
 	// clients in the field have.
 	PingInterval time.Duration
+	// UnackedTimeout ends a client's connection when the machine at its other end
+	// has not confirmed data or a keep-alive for so long (Linux only). Default 45 s:
+	// the longest silence and this are less than two ping intervals.
+	UnackedTimeout time.Duration
 }
 
 const (
@@ -30,7 +34,7 @@ const (
 	maxPooledBytes           = 1 << 20
 	chunkBytes               = 64 << 10
 	readerBytes              = 4 << 10 // of the buffer through which net/http and the WebSocket read
-	tcpUserTimeout           = 60 * time.Second
+	unackedTimeout           = 45 * time.Second
 	tcpKeepAlive             = 15 * time.Second
 	maxRefusalText           = 300
 	maxHeaderBytes           = 64 << 10
@@ -46,6 +50,9 @@ func (l Limits) withDefaults(writeTimeout time.Duration) Limits {
 	}
 	if l.PingInterval <= 0 {
 		l.PingInterval = defaultPingInterval
+	}
+	if l.UnackedTimeout <= 0 {
+		l.UnackedTimeout = unackedTimeout
 	}
 	return l
 }

@@ -50,7 +50,7 @@ func (d *Dialer) connect(ctx context.Context, target *url.URL, address string) (
 	tcp := &net.Dialer{
 		Timeout:         defaultTCPConnectTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: tcpKeepAlive, Interval: tcpKeepAlive, Count: 4},
-		Control:         setUserTimeout,
+		Control:         userTimeout(d.Limits.withDefaults(clientWriteTimeout).UnackedTimeout),
 	}
 	if through == nil {
 		return tcp.DialContext(ctx, "tcp", address)

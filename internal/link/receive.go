@@ -40,7 +40,7 @@ func (l *v1) receive() (synchronizer.Message, bool, error) {
 	if err != nil {
 		return synchronizer.Message{}, false, err
 	}
-	l.heard.Do(func() { close(l.ready) })
+	l.heard.Do(l.firstFrame)
 	if typ != websocket.MessageBinary {
 		size, err := io.Copy(io.Discard, reader)
 		l.drop(synchronizer.DropNotAMessage, fmt.Sprintf("%d bytes of text", size))
@@ -66,6 +66,14 @@ func (l *v1) receive() (synchronizer.Message, bool, error) {
 	return m, ok, nil
 }
 
+// firstFrame lets the server write.
+func (l *v1) firstFrame() {
+	close(l.ready)
+	if l.pingEvery > 0 {
+		l.startPinging(0, l.pingEvery)
+	}
+}
+
 func (l *v1) parse(frame []byte) (synchronizer.Message, bool) {
 	m, err := wire.ParseV1(frame, wire.Limits{})
 	l.frames.received(m.Event, len(frame)) // Unknown if it is malformed
@@ -73,6 +81,7 @@ func (l *v1) parse(frame []byte) (synchronizer.Message, bool) {
 	case err != nil:
 		l.drop(synchronizer.DropMalformed, wire.PeekName(frame[:min(len(frame), prefixBytes)])+": "+err.Error())
 	case m.Event == synchronizer.EventPing:
+		l.pinged()
 	case m.Event == synchronizer.EventUnknown:
 		l.drop(synchronizer.DropUnknownEvent, wire.PeekName(frame[:min(len(frame), prefixBytes)]))
 	case m.Depth > synchronizer.MaxDepth:

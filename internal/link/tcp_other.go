@@ -4,7 +4,10 @@
 
 package link
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
-// setUserTimeout is only known to Linux; elsewhere keep-alive has to do.
-func setUserTimeout(string, string, syscall.RawConn) error { return nil }
+// userTimeout is only known to Linux; elsewhere keep-alive has to do.
+func userTimeout(time.Duration) func(string, string, syscall.RawConn) error { return nil }

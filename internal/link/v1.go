@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/google/uuid"
 
 	"synchronizer"
 	"synchronizer/internal/wire"
@@ -34,8 +33,11 @@ type v1 struct {
 	heard   sync.Once     // closes ready
 	count   atomic.Uint64 // frames of the peer, its farewell included
 
-	mu  sync.Mutex
-	err error // the first one; it never changes
+	pingEvery time.Duration // what the client of this server end asked for; 0: nothing
+
+	mu    sync.Mutex
+	err   error       // the first one; it never changes
+	pings *time.Timer // nil: none are sent
 }
 
 func newV1(ws *websocket.Conn, c *conn, hello synchronizer.Hello, limits Limits, drop synchronizer.DropFunc, frames *Metrics) *v1 {
@@ -163,29 +165,6 @@ func (l *v1) encode(buf *[]byte, m *synchronizer.Message) error {
 	return nil
 }
 
-// ping sends a Ping message; the WebSocket's own ping frames would corrupt the
-// write side of peers in the field.
-func (l *v1) ping(ctx context.Context) error {
-	return l.Send(ctx, synchronizer.Message{Event: synchronizer.EventPing, MsgID: uuid.NewString()})
-}
-
-// keepPinging runs until the link is dead.
-func (l *v1) keepPinging() {
-	defer l.running.Done()
-	ticker := time.NewTicker(l.limits.PingInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			if err := l.ping(context.Background()); err != nil {
-				return // the link is dead; Receive says so
-			}
-		case <-l.dead:
-			return
-		}
-	}
-}
-
 // Close implements synchronizer.Link.
 func (l *v1) Close(code int, reason string) error {
 	l.setError(fmt.Errorf("link: %w", synchronizer.ErrClosed))
@@ -227,6 +206,9 @@ func (l *v1) setError(err error) {
 	if l.err == nil {
 		l.err = err
 		close(l.dead)
+		if l.pings != nil {
+			l.pings.Stop()
+		}
 	}
 }
 
