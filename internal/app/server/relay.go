@@ -40,7 +40,6 @@ func (b *Backend) wireRelay() error {
 		UpwardBytes: upwardBytes, BacklogBytes: int(c.Backend.ClientBacklogBytes),
 		MaxObjectSize: c.Process.MaxObjectSize, SkipAlertsFrom: c.Backend.SkipAlertsFrom,
 		Workers: c.Backend.ConsumerWorkers, Replay: replayOf(&c.Backend.Replay),
-		Workers: c.Backend.ConsumerWorkers, Replay: replayOf(&c.Backend.Replay),
 		Logger: p.Logger, Registerer: reg, Drop: p.Drops.Drop,
 	}
 	schedules(&c.Backend, &o)
