@@ -26,7 +26,7 @@ func (c *connection) pass(m *synchronizer.Message) bool {
 	o := &c.server.options
 	switch {
 	case o.MaxObjectSize > 0 && int64(len(m.Body)) > o.MaxObjectSize:
-		o.Drop(synchronizer.DropTooLarge, fmt.Sprintf("%s %s: %d bytes are above MAX_OBJECT_SIZE", m.Event, m.Key(), len(m.Body)))
+		o.Drop(synchronizer.DropTooLarge, fmt.Sprintf("%s: %d bytes are above MAX_OBJECT_SIZE", about(m), len(m.Body)))
 	case m.Kind.Resource != alertsResource:
 		return true
 	case c.skipAlerts:
