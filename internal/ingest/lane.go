@@ -141,9 +141,9 @@ func (l *lane) due() (due []item, pause time.Duration) {
 // the database refused is final after MaxAttempts.
 func (l *lane) handle(ctx context.Context, items []item) error {
 	l.metrics.batch.Observe(float64(len(items)))
-	traced := l.Tracer.Work(ctx, tracing.SpanCommit, len(items), func(k int) string { return items[k].msg.TraceParent })
+	end := l.span(ctx, items)
 	asks, err := l.commit(ctx, items)
-	traced(err)
+	end(err)
 	if err != nil {
 		return err
 	}
@@ -196,4 +196,14 @@ func (l *lane) retain(ctx context.Context, items []item) ([]item, error) {
 		final = append(final, *it)
 	}
 	return final, nil
+}
+
+func noSpan(error) {}
+
+// span starts the spans of a transaction.
+func (i *Ingester) span(ctx context.Context, items []item) (end func(error)) {
+	if i.Tracer == nil {
+		return noSpan
+	}
+	return i.Tracer.Work(ctx, tracing.SpanCommit, len(items), func(k int) string { return items[k].msg.TraceParent })
 }

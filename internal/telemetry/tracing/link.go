@@ -70,8 +70,11 @@ type heard interface{ Heard() uint64 }
 
 type heardLink struct {
 	serverLink
-	heard
+	below heard
 }
+
+// Heard is that of the link below.
+func (l heardLink) Heard() uint64 { return l.below.Heard() }
 
 type serverLink struct {
 	synchronizer.Link
@@ -86,20 +89,17 @@ func (l serverLink) Send(ctx context.Context, msgs ...synchronizer.Message) erro
 	return err
 }
 
-// messages starts the spans of messages. One that is alone in its batch is named.
+// messages starts the spans of messages. One that is alone is named.
 func (t *Tracer) messages(ctx context.Context, name string, kind trace.SpanKind, id synchronizer.ClusterID, msgs []synchronizer.Message, roots bool) *parts {
-	p := t.split(ctx, name, kind, len(msgs), func(i int) string { return msgs[i].TraceParent }, roots, ofCluster(id)...)
-	if !p.sampled() {
-		return p
-	}
-	if len(msgs) == 1 {
-		p.describe(msgs[0].TraceParent, ofMessage(&msgs[0])...)
-		return p
-	}
-	for i := range msgs {
-		if i == 0 || msgs[i].Kind != msgs[i-1].Kind {
-			p.describe(msgs[i].TraceParent, attribute.String("synchronizer.kind", msgs[i].Kind.String()))
-		}
-	}
-	return p
+	return t.split(ctx, batch{
+		name: name, kind: kind, size: len(msgs), roots: roots,
+		parent: func(i int) string { return msgs[i].TraceParent },
+		describe: func(i int) []attribute.KeyValue {
+			list := ofCluster(id)
+			if len(msgs) == 1 {
+				return append(list, ofMessage(&msgs[i])...)
+			}
+			return append(list, attribute.String("synchronizer.kind", msgs[i].Kind.String()))
+		},
+	})
 }

@@ -22,21 +22,32 @@ type parts struct {
 	total int
 }
 
-// split starts the spans of a batch of n messages. Those without a traceparent get a
-// trace of their own if roots, else no span. The result is nil if there is no span.
-func (t *Tracer) split(ctx context.Context, name string, kind trace.SpanKind, n int, parent func(int) string, roots bool, attributes ...attribute.KeyValue) *parts {
+// batch is what split is given.
+type batch struct {
+	name   string
+	kind   trace.SpanKind
+	size   int
+	parent func(i int) string // traceparent of message i
+	roots  bool               // messages without one get a trace of their own, else no span
+	// describe gives the attributes of a span by the first message of its trace; may
+	// be nil.
+	describe func(i int) []attribute.KeyValue
+}
+
+// split starts the spans of a batch. The result is nil if there is no span.
+func (t *Tracer) split(ctx context.Context, b batch) *parts {
 	var p *parts
 	last, at := "", -1
-	for i := range n {
-		text := parent(i)
-		if text == "" && !roots {
+	for i := range b.size {
+		text := b.parent(i)
+		if text == "" && !b.roots {
 			continue
 		}
 		if at < 0 || text != last {
 			if p == nil {
-				p = &parts{at: map[string]int{}, total: n}
+				p = &parts{at: map[string]int{}, total: b.size}
 			}
-			last, at = text, p.part(ctx, t, name, kind, text, attributes)
+			last, at = text, p.part(ctx, t, &b, i, text)
 		}
 		if at < len(p.sizes) {
 			p.sizes[at]++
@@ -45,8 +56,9 @@ func (t *Tracer) split(ctx context.Context, name string, kind trace.SpanKind, n 
 	return p
 }
 
-// part finds or starts the span of a trace; beyond mostParts there is none.
-func (p *parts) part(ctx context.Context, t *Tracer, name string, kind trace.SpanKind, text string, attributes []attribute.KeyValue) int {
+// part finds or starts the span of the trace of message i; beyond mostParts there is
+// none.
+func (p *parts) part(ctx context.Context, t *Tracer, b *batch, i int, text string) int {
 	if at, known := p.at[text]; known {
 		return at
 	}
@@ -55,7 +67,10 @@ func (p *parts) part(ctx context.Context, t *Tracer, name string, kind trace.Spa
 		p.at[text] = mostParts
 		return mostParts
 	}
-	span := t.start(ctx, name, kind, text, attributes...)
+	span := t.start(ctx, b.name, b.kind, text)
+	if b.describe != nil && span.IsRecording() {
+		span.SetAttributes(b.describe(i)...)
+	}
 	at := len(p.spans)
 	p.at[text] = at
 	p.spans, p.sizes = append(p.spans, span), append(p.sizes, 0)
@@ -86,13 +101,6 @@ func (p *parts) text(came string) string {
 		return p.texts[at]
 	}
 	return came
-}
-
-// describe adds attributes to the span of a trace.
-func (p *parts) describe(came string, attributes ...attribute.KeyValue) {
-	if at, known := p.at[came]; known && at < len(p.spans) {
-		p.spans[at].SetAttributes(attributes...)
-	}
 }
 
 // end ends the spans.

@@ -34,23 +34,28 @@ type tracedQueue struct {
 // reachableQueue is one that can be asked, as the one below it.
 type reachableQueue struct {
 	*tracedQueue
-	synchronizer.Reachable
+	below synchronizer.Reachable
 }
+
+// Reachable implements synchronizer.Reachable.
+func (q *reachableQueue) Reachable(ctx context.Context) error { return q.below.Reachable(ctx) }
 
 // Publish implements synchronizer.Queue. Dead letters stay as they came.
 func (q *tracedQueue) Publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) error {
 	if to == synchronizer.DeadLetter {
 		return q.Queue.Publish(ctx, to, records)
 	}
-	p := q.tracer.split(ctx, SpanPublish, trace.SpanKindProducer, len(records), func(i int) string { return parentOf(&records[i]) }, true,
-		attribute.String("messaging.system", q.system), attribute.String("messaging.operation.name", "publish"),
-		attribute.String("messaging.destination.name", to.String()))
-	if p.sampled() {
-		for i := range records {
-			if i == 0 || records[i].Key != records[i-1].Key {
-				p.describe(parentOf(&records[i]), attribute.String("synchronizer.key", records[i].Key))
+	p := q.tracer.split(ctx, batch{
+		name: SpanPublish, kind: trace.SpanKindProducer, size: len(records), roots: true,
+		parent: func(i int) string { return parentOf(&records[i]) },
+		describe: func(i int) []attribute.KeyValue {
+			return []attribute.KeyValue{
+				attribute.String("messaging.system", q.system), attribute.String("messaging.operation.name", "publish"),
+				attribute.String("messaging.destination.name", to.String()), attribute.String("synchronizer.key", records[i].Key),
 			}
-		}
+		},
+	})
+	if p.sampled() {
 		records = q.renewed(records, p)
 	}
 	err := q.Queue.Publish(ctx, to, records)

@@ -18,7 +18,7 @@ func (t *Tracer) Work(ctx context.Context, name string, n int, parent func(int) 
 	if t == nil {
 		return func(error) {}
 	}
-	return t.split(ctx, name, trace.SpanKindConsumer, n, parent, false).end
+	return t.split(ctx, batch{name: name, kind: trace.SpanKindConsumer, size: n, parent: parent}).end
 }
 
 // One starts the span of work on the one message of ctx (traceparent.NewContext). The
