@@ -189,6 +189,7 @@ type backend struct {
 	bodies  []string // of what arrived, whole or patch
 	bytes   int
 	depths  []int
+	traces  []string
 	asked   int
 	drops   map[synchronizer.DropReason][]string
 	faults  []string // of the agent
@@ -340,7 +341,7 @@ func (b *backend) handle(l *fakeLink, msg synchronizer.Message) {
 	defer b.mu.Unlock()
 	name := fmt.Sprint(msg.Kind, " ", msg.Namespace, "/", msg.Name)
 	b.log = append(b.log, fmt.Sprint(msg.Event, " ", name))
-	b.depths = append(b.depths, msg.Depth)
+	b.depths, b.traces = append(b.depths, msg.Depth), append(b.traces, msg.TraceParent)
 	b.bodies = append(b.bodies, string(msg.Body))
 	b.bytes += len(msg.Body)
 	if msg.MsgID == "" || msg.Depth < 1 || msg.ResourceVersion != 0 {
