@@ -107,7 +107,7 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 		s.options.Drop(synchronizer.DropUnknownEvent, fmt.Sprintf("record %q for %s", r.Property(queue.PropertyEvent), r.Key))
 		return
 	case m.Event == synchronizer.EventIngesterPresent:
-		s.ingesterSeen.Store(s.options.Now().UnixNano())
+		s.ingesterSeen.Store(int64(s.elapsed()))
 		return
 	case m.Event == synchronizer.EventReconciliation && m.Known != nil:
 	case !m.Event.AboutObject():

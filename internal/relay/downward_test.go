@@ -292,8 +292,8 @@ func TestAccountsAreApart(t *testing.T) {
 // TestIngesterPresence: an ingester's announcement counts for half a minute.
 func TestIngesterPresence(t *testing.T) {
 	var clock atomic.Int64
-	clock.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
-	f := newFixture(t, Options{Now: func() time.Time { return time.Unix(0, clock.Load()) }}, nil)
+	clock.Store(1)
+	f := newFixture(t, Options{}, func(s *Server) { s.elapsed = func() time.Duration { return time.Duration(clock.Load()) } })
 	require.False(t, f.IngesterPresent())
 	f.down(synchronizer.Message{Event: synchronizer.EventIngesterPresent, Depth: 1, MsgID: "m"})
 	require.Eventually(t, f.IngesterPresent, limit, time.Millisecond)

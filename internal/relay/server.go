@@ -95,9 +95,12 @@ type Server struct {
 	draining   context.Context
 	drain      context.CancelFunc
 	started    chan struct{} // closed when In is tailed: answers can be delivered
-	// ingesterSeen is when an ingester of this project last announced itself, in
-	// nanoseconds of Unix time.
+	// ingesterSeen is when an ingester of this project last announced itself, by
+	// elapsed; 0: never.
 	ingesterSeen atomic.Int64
+	// elapsed is a monotonic clock that began before anything happened; Now may be
+	// set meanwhile.
+	elapsed func() time.Duration
 
 	publishTimeout, flushTimeout, farewellTimeout time.Duration
 
@@ -115,6 +118,7 @@ func New(o Options) *Server {
 		o.Logger.Warn("the delay of the reconciliation after a connect is too large for its jitter: ignored", "delay", o.ReconcileAfter)
 		o.ReconcileAfter = after
 	}
+	began := time.Now()
 	s := &Server{
 		options:  o,
 		encoder:  queue.Encoder{Encoding: o.Encoding, Producer: queue.Server, Now: o.Now},
@@ -122,6 +126,7 @@ func New(o Options) *Server {
 		started:  make(chan struct{}),
 
 		skipAlerts: accounts(o.SkipAlertsFrom),
+		elapsed:    func() time.Duration { return time.Since(began) + 1 },
 
 		publishTimeout: publishTimeout, flushTimeout: flushTimeout, farewellTimeout: farewellTimeout,
 	}
@@ -201,7 +206,8 @@ func (s *Server) Ready() error {
 // IngesterPresent reports whether an ingester of this project has announced
 // itself lately: it understands more than one of the field.
 func (s *Server) IngesterPresent() bool {
-	return s.options.Now().Sub(time.Unix(0, s.ingesterSeen.Load())) < ingesterSilence
+	seen := time.Duration(s.ingesterSeen.Load())
+	return seen != 0 && s.elapsed()-seen < ingesterSilence
 }
 
 // ServeHTTP accepts a client on any path. Refusals come in the order missing
