@@ -17,9 +17,12 @@ type metrics struct {
 	disconnections *prometheus.CounterVec
 	produced       *prometheus.CounterVec
 	producedBytes  *prometheus.CounterVec
-	downward       *prometheus.CounterVec
-	refused        prometheus.Counter
-	revoked        prometheus.Counter
+	// Older servers know no queue but Pulsar, and these names; boards may ask for them.
+	pulsarProduced      *prometheus.CounterVec
+	pulsarProducedBytes *prometheus.CounterVec
+	downward            *prometheus.CounterVec
+	refused             prometheus.Counter
+	revoked             prometheus.Counter
 
 	clusters, kinds names
 }
@@ -30,6 +33,9 @@ const (
 	mostKinds    = 200
 	otherName    = "other"
 )
+
+// pulsar is the QueueName that has the older names as well.
+const pulsar = "pulsar"
 
 // names are the label values that were given out.
 type names struct {
@@ -68,6 +74,14 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 			Name: "synchronizer_mq_producer_message_payload_bytes_produced_count",
 			Help: "Counter of bytes published to the message queue (message payload) successfully",
 		}, labels),
+		pulsarProduced: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "synchronizer_pulsar_producer_messages_produced_count",
+			Help: "The total number of messages produced to pulsar",
+		}, labels[1:]),
+		pulsarProducedBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "synchronizer_pulsar_producer_message_payload_bytes_produced_count",
+			Help: "Counter of bytes published to pulsar (message payload) successfully",
+		}, labels[1:]),
 		downward: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "synchronizer_relay_downward_records_total",
 			Help: "Records of the backend that were accepted for a client, and those whose client is not connected to this server",
@@ -83,7 +97,7 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 		clusters: names{most: mostClusters, known: map[any]struct{}{}},
 		kinds:    names{most: mostKinds, known: map[any]struct{}{}},
 	}
-	reg.MustRegister(m.disconnections, m.produced, m.producedBytes, m.downward, m.refused, m.revoked,
+	reg.MustRegister(m.disconnections, m.produced, m.producedBytes, m.pulsarProduced, m.pulsarProducedBytes, m.downward, m.refused, m.revoked,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "synchronizer_connected_clients_count",
 			Help: "The number of connected clients",
@@ -91,9 +105,9 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 	return m
 }
 
-// cluster is how a cluster is called in labels.
+// cluster is how a cluster is called in labels; what is about none has empty ones.
 func (m *metrics) cluster(id synchronizer.ClusterID) (account, cluster string) {
-	if !m.clusters.admit(id) {
+	if id != (synchronizer.ClusterID{}) && !m.clusters.admit(id) {
 		return otherName, otherName
 	}
 	return id.Account, id.Cluster
@@ -101,7 +115,7 @@ func (m *metrics) cluster(id synchronizer.ClusterID) (account, cluster string) {
 
 // kind is how a resource is called in labels.
 func (m *metrics) kind(resource string) string {
-	if !m.kinds.admit(resource) {
+	if resource != "" && !m.kinds.admit(resource) {
 		return otherName
 	}
 	return resource
@@ -115,8 +129,8 @@ func (m *metrics) disconnected(id synchronizer.ClusterID) {
 // of one batch are mostly alike, so series are looked up only where they change.
 func (m *metrics) countProduced(backend, status string, records []synchronizer.Record) {
 	var (
-		last            [4]string
-		messages, bytes prometheus.Counter
+		last   [4]string
+		counts []series
 	)
 	for i := range records {
 		r := &records[i]
@@ -124,18 +138,39 @@ func (m *metrics) countProduced(backend, status string, records []synchronizer.R
 			r.Property(queue.PropertyEvent), r.Property(queue.PropertyResource),
 			r.Property(queue.PropertyAccount), r.Property(queue.PropertyCluster),
 		}
-		if messages == nil || labels != last {
+		if counts == nil || labels != last {
 			last = labels
 			account, cluster := m.cluster(synchronizer.ClusterID{Account: labels[2], Cluster: labels[3]})
-			values := []string{backend, status, labels[0], m.kind(labels[1]), account, cluster}
-			messages, bytes = m.produced.WithLabelValues(values...), nil
-			if status == "success" {
-				bytes = m.producedBytes.WithLabelValues(values...)
+			counts = m.producedBy(counts[:0], backend, status, labels[0], m.kind(labels[1]), account, cluster)
+		}
+		for _, c := range counts {
+			c.messages.Inc()
+			if c.bytes != nil {
+				c.bytes.Add(float64(len(r.Payload)))
 			}
 		}
-		messages.Inc()
-		if bytes != nil {
-			bytes.Add(float64(len(r.Payload)))
-		}
 	}
+}
+
+// series are the counters of one combination of labels; bytes is nil for what was
+// not accepted.
+type series struct{ messages, bytes prometheus.Counter }
+
+// producedBy appends the series of values, in the order of the labels: ours, and for
+// Pulsar those that have no label backend.
+func (m *metrics) producedBy(to []series, values ...string) []series {
+	success := values[1] == "success"
+	s := series{messages: m.produced.WithLabelValues(values...)}
+	if success {
+		s.bytes = m.producedBytes.WithLabelValues(values...)
+	}
+	to = append(to, s)
+	if values[0] != pulsar {
+		return to
+	}
+	s = series{messages: m.pulsarProduced.WithLabelValues(values[1:]...)}
+	if success {
+		s.bytes = m.pulsarProducedBytes.WithLabelValues(values[1:]...)
+	}
+	return append(to, s)
 }

@@ -40,7 +40,7 @@ func (b *Backend) wireRelay() error {
 		UpwardBytes: upwardBytes, BacklogBytes: int(c.Backend.ClientBacklogBytes),
 		MaxObjectSize: c.Process.MaxObjectSize, SkipAlertsFrom: c.Backend.SkipAlertsFrom,
 		Workers: c.Backend.ConsumerWorkers, Replay: replayOf(&c.Backend.Replay),
-		Logger: p.Logger, Registerer: reg, Drop: p.Drops.Drop,
+		Logger: p.Logger, Registerer: p.Registry, Drop: p.Drops.Drop, // no label role on the names of the field
 	}
 	schedules(&c.Backend, &o)
 	o.Features = b.features()
