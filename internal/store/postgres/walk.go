@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -159,42 +160,27 @@ func (r reader) LastName(ctx context.Context, kind walk.Kind, namespace string) 
 	return fromText(name.String), err
 }
 
-// ofTerm is the condition on objects o for a term of one kind. The sum keeps
-// the index of keys out: of that the planner thinks too well.
-const ofTerm = "o.terms && $1::bigint[] AND o.kind + 0 = $2"
-
-// hashes are those of a term in the index.
-func hashes(kind walk.Kind, t walk.Term) []int64 {
-	salt := uint64(labelSalt)
-	if t.Word {
-		salt = wordSalt
-	}
-	result := make([]int64, len(t.Hashes))
-	for i, hash := range t.Hashes {
-		result[i] = term(int32(kind.ID), salt, hash)
-	}
-	return result
-}
-
-// Count implements walk.Postings.
-func (r reader) Count(ctx context.Context, kind walk.Kind, t walk.Term, limit int) (n int, err error) {
-	err = r.tx.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM objects o WHERE "+ofTerm+" LIMIT $3) x",
-		hashes(kind, t), int32(kind.ID), limit).Scan(&n)
-	return n, err
-}
-
 // Having implements walk.Postings.
-func (r reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (map[int64]bool, error) {
-	var numbers []int32
-	var terms []int64
-	for _, kind := range kinds {
-		for _, hash := range hashes(kind, t) {
-			numbers, terms = append(numbers, int32(kind.ID)), append(terms, hash)
+func (r reader) Having(ctx context.Context, kinds []walk.Kind, terms []walk.Term) (map[int64]bool, error) {
+	numbers := make([]int32, len(kinds))
+	columns := make([][]pgtype.Text, len(termSets(kinds[0], terms)))
+	for i, kind := range kinds {
+		numbers[i] = int32(kind.ID)
+		for k, set := range termSets(kind, terms) {
+			columns[k] = append(columns[k], arrayText(set.hashes))
 		}
 	}
+	args := []any{numbers}
+	var names, lists, conditions strings.Builder
+	for k, set := range termSets(kinds[0], terms) {
+		args = append(args, columns[k])
+		fmt.Fprintf(&names, ", t%d", k)
+		fmt.Fprintf(&lists, ", $%d::text[]", len(args))
+		fmt.Fprintf(&conditions, "o.terms %s w.t%d::bigint[] AND ", set.operator, k)
+	}
 	have := map[int64]bool{}
-	err := r.query(ctx, `SELECT DISTINCT w.kind FROM unnest($1::int[], $2::bigint[]) w (kind, term), LATERAL
-		(SELECT 1 FROM objects o WHERE o.terms && ARRAY[w.term] AND o.kind + 0 = w.kind LIMIT 1) o`, []any{numbers, terms}, func(rows pgx.Rows) (bool, error) {
+	err := r.query(ctx, "SELECT w.kind FROM unnest($1::int[]"+lists.String()+") w (kind"+names.String()+`), LATERAL
+		(SELECT 1 FROM objects o WHERE `+conditions.String()+"o.kind + 0 = w.kind LIMIT 1) o", args, func(rows pgx.Rows) (bool, error) {
 		var kind int32
 		err := rows.Scan(&kind)
 		have[int64(kind)] = true
@@ -203,16 +189,57 @@ func (r reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (map
 	return have, err
 }
 
-// Find implements walk.Postings.
-func (r reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each func(*walk.Found)) error {
-	return r.query(ctx, "SELECT "+r.columns()+" FROM objects o WHERE "+ofTerm, []any{hashes(kind, t), int32(kind.ID)}, func(rows pgx.Rows) (bool, error) {
+// Few implements walk.Postings.
+func (r reader) Few(ctx context.Context, kind walk.Kind, terms []walk.Term, most int, each func(*walk.Found)) (bool, error) {
+	// The sum keeps the index of keys out: of that the planner thinks too well.
+	w := where{args: []any{int32(kind.ID), most + 1}}
+	for _, set := range termSets(kind, terms) {
+		w.add("o.terms "+set.operator+" %s::bigint[]", set.hashes)
+	}
+	n := 0
+	err := r.query(ctx, "SELECT "+r.columns()+" FROM objects o WHERE o.kind + 0 = $1"+w.text.String()+" LIMIT $2", w.args, func(rows pgx.Rows) (bool, error) {
 		f := &walk.Found{}
 		if err := r.found(rows, kind, f); err != nil {
 			return false, err
 		}
 		each(f)
+		n++
 		return true, nil
 	})
+	return n <= most, err
+}
+
+// termSet is a condition on the column of terms.
+type termSet struct {
+	operator string
+	hashes   []int64
+}
+
+// termSets are the conditions for all of the terms of a query, as many for each
+// kind. Those with one value are one set: of that the index reads the shortest list,
+// and the others only where it has something.
+func termSets(kind walk.Kind, terms []walk.Term) []termSet {
+	var all termSet
+	var sets []termSet
+	for _, t := range terms {
+		hashes := make([]int64, len(t.Hashes))
+		salt := uint64(labelSalt)
+		if t.Word {
+			salt = wordSalt
+		}
+		for i, hash := range t.Hashes {
+			hashes[i] = term(int32(kind.ID), salt, hash)
+		}
+		if len(hashes) == 1 {
+			all.operator, all.hashes = "@>", append(all.hashes, hashes...)
+		} else {
+			sets = append(sets, termSet{"&&", hashes})
+		}
+	}
+	if len(all.hashes) > 0 {
+		sets = append(sets, all)
+	}
+	return sets
 }
 
 // Bodies implements walk.Index.

@@ -186,41 +186,66 @@ func tableOf(t walk.Term) (table, column string, args []any) {
 	return "labels", "label", args
 }
 
-// Count implements walk.Postings.
-func (r *reader) Count(ctx context.Context, kind walk.Kind, t walk.Term, limit int) (n int, err error) {
+// count is how many rows of the kind the index gives for the term, limit if there
+// are more.
+func (r *reader) count(ctx context.Context, kind walk.Kind, t walk.Term, limit int) (n int, err error) {
 	table, column, args := tableOf(t)
 	err = r.query(ctx, fmt.Sprintf(countTerm, table, column, more(len(args))), append(args, kind.ID, limit),
 		func(rows *sql.Rows) (bool, error) { return false, rows.Scan(&n) })
 	return n, err
 }
 
-// Having implements walk.Postings.
-func (r *reader) Having(ctx context.Context, kinds []walk.Kind, t walk.Term) (map[int64]bool, error) {
+// Having implements walk.Postings: by one term after the other.
+func (r *reader) Having(ctx context.Context, kinds []walk.Kind, terms []walk.Term) (map[int64]bool, error) {
 	numbers := make([]int64, len(kinds))
 	for i := range kinds {
 		numbers[i] = kinds[i].ID
 	}
-	list, err := json.Marshal(numbers)
-	if err != nil {
-		return nil, err
-	}
-	table, column, args := tableOf(t)
 	have := map[int64]bool{}
-	err = r.query(ctx, fmt.Sprintf(havingTerm, table, column, more(len(args))), append([]any{string(list)}, args...), func(rows *sql.Rows) (bool, error) {
-		var kind int64
-		err := rows.Scan(&kind)
-		have[kind] = true
-		return true, err
-	})
-	return have, err
+	for _, t := range terms {
+		list, err := json.Marshal(numbers)
+		if err != nil {
+			return nil, err
+		}
+		table, column, args := tableOf(t)
+		clear(have)
+		numbers = numbers[:0]
+		err = r.query(ctx, fmt.Sprintf(havingTerm, table, column, more(len(args))), append([]any{string(list)}, args...), func(rows *sql.Rows) (bool, error) {
+			var kind int64
+			err := rows.Scan(&kind)
+			if !have[kind] {
+				numbers = append(numbers, kind)
+			}
+			have[kind] = true
+			return true, err
+		})
+		if err != nil || len(numbers) == 0 {
+			return have, err
+		}
+	}
+	return have, nil
 }
 
-// Find implements walk.Postings.
-func (r *reader) Find(ctx context.Context, kind walk.Kind, t walk.Term, each func(*walk.Found)) error {
+// Few implements walk.Postings: those of the rarest term.
+func (r *reader) Few(ctx context.Context, kind walk.Kind, terms []walk.Term, most int, each func(*walk.Found)) (bool, error) {
+	fewest := most + 1
+	var rarest *walk.Term
+	for i := range terms {
+		count, err := r.count(ctx, kind, terms[i], fewest)
+		if err != nil {
+			return false, err
+		}
+		if count < fewest {
+			fewest, rarest = count, &terms[i]
+		}
+	}
+	if rarest == nil {
+		return false, nil
+	}
 	rows, before := r.selectRows()
-	table, column, args := tableOf(t)
+	table, column, args := tableOf(*rarest)
 	text := rows + fmt.Sprintf(walkTerm, table, column, more(len(args)))
-	return r.query(ctx, text, append(append(before, args...), kind.ID), func(rows *sql.Rows) (bool, error) {
+	return true, r.query(ctx, text, append(append(before, args...), kind.ID), func(rows *sql.Rows) (bool, error) {
 		f := &walk.Found{}
 		if err := r.found(rows, kind, f); err != nil {
 			return false, err

@@ -38,16 +38,16 @@ type Ranges interface {
 	LastName(ctx context.Context, kind Kind, namespace string) (string, error)
 }
 
-// Postings reads the indexes of labels and words.
+// Postings reads the indexes of labels and words. It is asked for all terms of a
+// query at once, because a database that can join their lists as it reads them
+// steps over most of the long ones. What it gives is looked at again.
 type Postings interface {
-	// Count is how many rows of the kind the index gives for the term, limit if
-	// there are more.
-	Count(ctx context.Context, kind Kind, t Term, limit int) (int, error)
-	// Having tells which of the kinds have a row for the term.
-	Having(ctx context.Context, kinds []Kind, t Term) (map[int64]bool, error)
-	// Find calls each with the rows of the kind for the term, in any order; one may
-	// come twice.
-	Find(ctx context.Context, kind Kind, t Term, each func(*Found)) error
+	// Having tells which of the kinds may have a row with all of the terms.
+	Having(ctx context.Context, kinds []Kind, terms []Term) (map[int64]bool, error)
+	// Few calls each with the rows of the kind that may have all of the terms, in any
+	// order, if they are at most so many; one may come twice. Else it reports false,
+	// and may have called each.
+	Few(ctx context.Context, kind Kind, terms []Term, most int, each func(*Found)) (bool, error)
 }
 
 // Range is a part of a kind. With InNamespace it is in one namespace, with names of

@@ -13,8 +13,8 @@ import (
 const (
 	// KindsPerPage bounds how many kinds one page looks into.
 	KindsPerPage = 2000
-	// postingLimit is up to how many hits of a label or word in a kind are read and
-	// sorted. One with more is filtered on the walk, where it is found often.
+	// postingLimit is up to how many hits of labels and words in a kind are read and
+	// sorted. Those with more are filtered on the walk, where they are found often.
 	postingLimit = 1000
 	// probeRows is how many rows that do not match are looked at before an index of
 	// labels or words is asked: of a label or word that many have, a page is full
@@ -67,25 +67,22 @@ func Page(ctx context.Context, ix Index, q *Query, limits Limits, kinds []Kind) 
 	return page, nil
 }
 
-// having leaves out kinds in which a label or word does not stand at all.
+// having leaves out kinds in which no row has the labels and words.
 func (w *walk) having(ctx context.Context, kinds []Kind) ([]Kind, error) {
-	for _, term := range w.terms {
-		if len(kinds) < 2 {
-			break
-		}
-		have, err := w.index.Having(ctx, kinds, term)
-		if err != nil {
-			return nil, err
-		}
-		var left []Kind
-		for _, kind := range kinds {
-			if have[kind.ID] {
-				left = append(left, kind)
-			}
-		}
-		kinds = left
+	if len(w.terms) == 0 || len(kinds) < 2 {
+		return kinds, nil
 	}
-	return kinds, nil
+	have, err := w.index.Having(ctx, kinds, w.terms)
+	if err != nil {
+		return nil, err
+	}
+	var left []Kind
+	for _, kind := range kinds {
+		if have[kind.ID] {
+			left = append(left, kind)
+		}
+	}
+	return left, nil
 }
 
 // kinds walks kind after kind, until the page is full or the budget is used up.
@@ -134,7 +131,7 @@ func (w *walk) cut(n int) {
 }
 
 // kind walks one kind: first along the keys; and if labels or words are asked for
-// that turn out to be seldom, on along the index of the rarest.
+// that turn out to be seldom, on along their index.
 func (w *walk) kind(ctx context.Context, kind Kind, after *Place) error {
 	if len(w.terms) > 0 {
 		w.probe = probeRows
@@ -143,10 +140,8 @@ func (w *walk) kind(ctx context.Context, kind Kind, after *Place) error {
 			return err
 		}
 		w.probe, after, w.paused = 0, w.paused, nil
-		if rarest, err := w.rarest(ctx, kind); err != nil {
+		if few, err := w.hits(ctx, kind, after); err != nil || few {
 			return err
-		} else if rarest != nil {
-			return w.hits(ctx, kind, after, *rarest)
 		}
 	}
 	return w.along(ctx, kind, after)
@@ -276,34 +271,18 @@ func (w *walk) named(ctx context.Context, kind Kind, ns string, names []string) 
 	return nil
 }
 
-// rarest gives the label or word with the fewest hits in the kind; nil if none has
-// few.
-func (w *walk) rarest(ctx context.Context, kind Kind) (*Term, error) {
-	fewest := postingLimit + 1
-	var rarest *Term
-	for i := range w.terms {
-		count, err := w.index.Count(ctx, kind, w.terms[i], fewest)
-		if err != nil {
-			return nil, err
-		}
-		if count < fewest {
-			fewest, rarest = count, &w.terms[i]
-		}
-	}
-	return rarest, nil
-}
-
-// hits reads all rows of a label or word in the kind and puts them in order.
-func (w *walk) hits(ctx context.Context, kind Kind, after *Place, term Term) error {
+// hits reads all rows that have the labels and words and puts them in order, unless
+// there are too many for that.
+func (w *walk) hits(ctx context.Context, kind Kind, after *Place) (few bool, err error) {
 	var all []*Found
-	err := w.index.Find(ctx, kind, term, func(f *Found) {
+	few, err = w.index.Few(ctx, kind, w.terms, postingLimit, func(f *Found) {
 		key := &f.Row.Key
 		if after == nil || cmp.Or(cmp.Compare(key.Namespace, after.Namespace), cmp.Compare(key.Name, after.Name)) > 0 {
 			all = append(all, f)
 		}
 	})
-	if err != nil {
-		return err
+	if err != nil || !few {
+		return false, err
 	}
 	slices.SortFunc(all, func(a, b *Found) int {
 		return cmp.Or(cmp.Compare(a.Row.Key.Namespace, b.Row.Key.Namespace), cmp.Compare(a.Row.Key.Name, b.Row.Key.Name))
@@ -313,10 +292,10 @@ func (w *walk) hits(ctx context.Context, kind Kind, after *Place, term Term) err
 			continue // found under two values, as only a collision can be
 		}
 		if !w.take(kind, all[i]) {
-			return nil
+			break
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // readBodies fills the bodies, and ends the page early if they are too large.
