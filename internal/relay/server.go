@@ -231,10 +231,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, hello, errors.New("server is shutting down"))
 		return
 	}
-	defer s.open.Done()
 	c := &connection{server: s, hello: hello, key: synchronizer.HashSecret(accessKey), source: uuid.NewString(), since: s.options.Now(), opened: time.Now()}
-	c.ctx, c.end = context.WithCancel(context.WithoutCancel(r.Context()))
-	defer c.end()
+	c.ctx, c.end = context.WithCancel(context.WithoutCancel(s.draining))
+	finish := func() {
+		c.end()
+		s.open.Done()
+	}
+	serve := s.admit(w, r, c, claim)
+	if serve == nil {
+		finish()
+		return
+	}
+	// Not in the goroutine of the request: what net/http keeps for that, and its deep
+	// stack, would be kept for as long as the client is connected.
+	go func() {
+		defer finish()
+		serve()
+	}()
+}
+
+// admit introduces a client that may connect and upgrades its request; nil if it
+// was answered otherwise. What is returned must be called: it serves the connection
+// and keeps nothing of the request.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *connection, claim Claim) (serve func()) {
 	c.up = newPump(s.options.UpwardBytes, c.publish)
 	c.down = newPump(s.options.BacklogBytes, c.send)
 	// Before a frame of the connection is read, the backend knows its source: that
@@ -242,27 +261,32 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// upgrade becomes no connection; Accept refuses it.
 	leave := func() {}
 	if isUpgrade(r) {
+		var err error
 		if leave, err = s.registry.enter(r.Context(), c.id()); err != nil {
-			s.refuse(w, hello, err)
-			return
+			s.refuse(w, c.hello, err)
+			return nil
 		}
 		if err := s.introduce(r.Context(), c); err != nil {
 			leave()
-			s.refuse(w, hello, err)
-			return
+			s.refuse(w, c.hello, err)
+			return nil
 		}
 	}
 	accept := s.options.Link
-	accept.Hello = hello
+	accept.Hello = c.hello
+	var err error
 	if c.link, err = link.Accept(w, r, accept); err != nil {
 		leave()
-		s.options.Logger.Warn("upgrading connection", "account", hello.Account, "cluster", hello.Cluster, "error", err)
-		return // Accept has answered
+		s.options.Logger.Warn("upgrading connection", "account", c.id().Account, "cluster", c.id().Cluster, "error", err)
+		return nil // Accept has answered
 	}
-	defer c.openGates(claim)()
+	closeGates := c.openGates(claim)
 	older, replacements := s.registry.add(c, c.opened)
 	leave()
-	s.serve(c, older, replacements)
+	return func() {
+		defer closeGates()
+		s.serve(c, older, replacements)
+	}
 }
 
 // isUpgrade is false only for requests that link.Accept refuses.
