@@ -173,3 +173,56 @@ func TestCommandsIntoABlackHole(t *testing.T) {
 		require.Zero(t, client.applied("unchanged"))
 	})
 }
+
+// The same with replay: the server to which the client comes next has kept what went
+// into the black hole, and the client, which is told much twice, skips what it has
+// done. What is applied is what was sent, in order, once.
+func TestCommandsAreReplayed(t *testing.T) {
+	overBrokers(t, func(t *testing.T, on queueSetup) {
+		kubetest.Require(t, startErr)
+		w := newWorld(t, shared, configMaps)
+		speaker := startPod(t, on)
+		pods := startPods(t, on, 2, map[string]any{"replay": map[string]any{"enabled": true}})
+		first, second := pods[0], pods[1]
+		network := newCrossing(t, first.clients)
+		commands := newCommander(t, w, speaker.queue)
+		client := w.startClient(target{address: network.address()})
+		eventually(t, "the client is connected", func() bool { return first.connected(t) == 1 })
+		hop := func(from, to *pod) {
+			t.Helper()
+			network.hold(from.clients)
+			commands.send(t, 15) // into the black hole
+			network.lead(to.clients)
+			network.lose(from.clients)
+			eventually(t, "the client is with the other server", func() bool { return to.connected(t) == 1 })
+			commands.send(t, 5) // both servers have a connection, of which one is dead
+			commands.arrives(t)
+			network.end(from.clients, true)
+			eventually(t, "the other server knows that it is gone", func() bool { return from.connected(t) == 0 })
+		}
+		commands.send(t, 10)
+		commands.arrives(t)
+		hop(first, second)
+		commands.send(t, 5)
+		hop(second, first)
+		commands.send(t, 5)
+		hop(first, second)
+
+		// Nobody is connected for a while, and one of the servers is drained.
+		network.lead()
+		network.end(second.clients, false)
+		eventually(t, "nobody is connected", func() bool { return second.connected(t) == 0 })
+		commands.send(t, 10)
+		first.terminate(t)
+		network.lead(first.clients, second.clients)
+		commands.arrives(t)
+		commands.send(t, 5)
+		commands.arrives(t)
+
+		require.Equal(t, commands.sent, commands.applied(), "all of them, in order, each once")
+		require.Positive(t, counter(client.registry, "synchronizer_drops_total", map[string]string{"reason": string(synchronizer.DropDuplicate)}),
+			"the client was told some of them twice")
+		require.Zero(t, client.applied("unchanged"))
+		client.runs(t)
+	})
+}
