@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,8 @@ type Process struct {
 	// Status is what /status of the health port shows; nil: there is no such
 	// route. Set it before the port is served.
 	Status func() any
+
+	stopping atomic.Bool
 }
 
 // NewProcess makes log, registry and drop counter; the log goes to w in the

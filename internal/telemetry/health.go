@@ -57,6 +57,13 @@ func (h Health) Handler() http.Handler {
 	return mux
 }
 
+// MetricsHandler serves /metrics and nothing else.
+func MetricsHandler(reg *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	return mux
+}
+
 // ProfilerHandler serves pprof, for the port 6060 that ENABLE_PROFILER opens.
 func ProfilerHandler() http.Handler {
 	mux := http.NewServeMux()

@@ -11,8 +11,6 @@ import (
 	"net"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"synchronizer"
 	"synchronizer/internal/agent"
 	"synchronizer/internal/app"
@@ -111,8 +109,13 @@ func Open(ctx context.Context, p *app.Process, c *config.Config, load kube.LoadO
 	return client, nil
 }
 
-// Ready is nil once there are namespace rules and the first connection was made.
+// Ready is nil once there are namespace rules and the first connection was made,
+// until the process is to end. A link that breaks later is no reason to take the
+// endpoint away from who reports to it: it says 429 until there is one again.
 func (c *Client) Ready() error {
+	if err := c.process.Stopping(); err != nil {
+		return err
+	}
 	if err := c.rules.err(); err != nil {
 		return err
 	}
@@ -134,30 +137,31 @@ func (c *Client) HealthAddress() string {
 // good at its first connect. It connects when there are namespace rules.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.cluster.Close()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		c.rules.run(ctx)
-		return nil
-	})
-	g.Go(func() error {
-		if !c.rules.wait(ctx) {
+	parts := []func(context.Context) error{
+		func(ctx context.Context) error {
+			c.rules.run(ctx)
 			return nil
-		}
-		if err := c.findServer(ctx); err != nil {
-			return err
-		}
-		facts := c.cluster.Facts(ctx)
-		c.dialer.Hello.GitVersion, c.dialer.Hello.CloudProvider = facts.GitVersion, facts.CloudProvider
-		c.dialer.Hello.ClusterUID, c.dialer.Hello.ResourceGroup = facts.ClusterUID, facts.ResourceGroup
-		return c.agent.Run(ctx)
-	})
-	if c.endpoint != nil {
-		g.Go(func() error { return c.endpoint.Serve(ctx, c.endpoint.listener) })
+		},
+		func(ctx context.Context) error {
+			if !c.rules.wait(ctx) {
+				return nil
+			}
+			if err := c.findServer(ctx); err != nil {
+				return err
+			}
+			facts := c.cluster.Facts(ctx)
+			c.dialer.Hello.GitVersion, c.dialer.Hello.CloudProvider = facts.GitVersion, facts.CloudProvider
+			c.dialer.Hello.ClusterUID, c.dialer.Hello.ResourceGroup = facts.ClusterUID, facts.ResourceGroup
+			return c.agent.Run(ctx)
+		},
 	}
+	if c.endpoint != nil {
+		parts = append(parts, func(ctx context.Context) error { return c.endpoint.Serve(ctx, c.endpoint.listener) })
+	}
+	var ports []func(context.Context) error
 	if c.health != nil {
 		c.process.Status = func() any { return c.Status() }
-		g.Go(func() error { return c.process.Health(ctx, c.health, c.Ready) })
-		g.Go(func() error { return c.process.Profiler(ctx) })
+		ports = append(ports, c.process.Profiler, func(ctx context.Context) error { return c.process.Health(ctx, c.health, c.Ready) })
 	}
-	return g.Wait()
+	return c.process.Run(ctx, parts, ports, nil)
 }

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"synchronizer"
 	"synchronizer/internal/api"
 	"synchronizer/internal/app"
@@ -43,8 +41,10 @@ type Backend struct {
 	relay    *relay.Server
 	ingester *ingest.Ingester
 	broker   broker
+	database askedStore
 
 	clients, health, people net.Listener
+	metrics                 net.Listener                // nil: only on the health port
 	certificate             *telemetry.Certificate      // of clients; nil: no TLS
 	authentication          *relay.AuthenticationServer // nil: not used
 	// Secrets are those of the data directory.
@@ -65,6 +65,9 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 		return nil, err
 	}
 	if b.health, err = telemetry.Listen(ctx, app.LocalPort(c.Backend.HealthPort), "backend.healthPort"); err != nil {
+		return nil, err
+	}
+	if err = b.openMetrics(ctx); err != nil {
 		return nil, err
 	}
 	if err = b.openCertificate(); err != nil {
@@ -102,6 +105,9 @@ func OpenIngester(ctx context.Context, p *app.Process, c *config.Config) (_ *Bac
 		}
 	}()
 	if b.health, err = telemetry.Listen(ctx, app.LocalPort(c.Backend.HealthPort), "backend.healthPort"); err != nil {
+		return nil, err
+	}
+	if err = b.openMetrics(ctx); err != nil {
 		return nil, err
 	}
 	if b.store, err = openDatabase(ctx, c); err != nil {
@@ -148,7 +154,7 @@ func (b *Backend) wireIngester() error {
 // Ready is nil while the process can take, store and show changes, as far as that
 // is its work.
 func (b *Backend) Ready() error {
-	errs := []error{b.broker.ready()}
+	errs := []error{b.process.Stopping(), b.broker.ready(), b.storeReady()}
 	if b.relay != nil {
 		errs = append(errs, b.relay.Ready())
 	}
@@ -157,6 +163,23 @@ func (b *Backend) Ready() error {
 	}
 	return errors.Join(errs...)
 }
+
+// openMetrics takes the port of backend.prometheusConfig, unless it is that of health,
+// which has the metrics anyway.
+func (b *Backend) openMetrics(ctx context.Context) (err error) {
+	m := b.config.Backend.PrometheusConfig
+	if !m.Enabled || m.Port != 0 && m.Port == b.config.Backend.HealthPort {
+		return nil
+	}
+	if b.metrics, err = telemetry.Listen(ctx, app.LocalPort(m.Port), "backend.prometheusConfig.port"); err != nil {
+		return err
+	}
+	b.process.Logger.Info("metrics", "address", b.metrics.Addr())
+	return nil
+}
+
+// MetricsAddress is where backend.prometheusConfig has them served; empty if nowhere.
+func (b *Backend) MetricsAddress() string { return address(b.metrics) }
 
 // ClientsAddress is where clients connect.
 func (b *Backend) ClientsAddress() string { return address(b.clients) }
@@ -177,32 +200,43 @@ func address(l net.Listener) string {
 // Run serves until ctx ends, then stops in the order of a change: clients first,
 // then the queue, then the store.
 func (b *Backend) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+	var parts []func(context.Context) error
 	if b.relay != nil {
-		g.Go(func() error { return b.untilEnd(ctx, "relay", b.relay.Run) })
-		g.Go(func() error { return b.serveClients(ctx) })
+		parts = append(parts, b.serveClients, func(ctx context.Context) error { return b.untilEnd(ctx, "relay", b.relay.Run) })
 	}
 	if b.ingester != nil {
-		g.Go(func() error { return b.untilEnd(ctx, "ingester", b.ingester.Run) })
-		g.Go(func() error { return b.ingester.Announce(ctx) })
+		parts = append(parts, b.ingester.Announce, func(ctx context.Context) error { return b.untilEnd(ctx, "ingester", b.ingester.Run) })
 	}
-	g.Go(func() error { return b.watchBroker(ctx) })
-	g.Go(func() error { return b.process.Health(ctx, b.health, b.Ready) })
-	g.Go(func() error { return b.process.Profiler(ctx) })
 	if b.people != nil {
-		g.Go(func() error {
-			return telemetry.Serve(ctx, b.people, api.New(api.Options{
-				Reader: b.store, Credentials: b.store, Events: b.store, Keys: b.store, Ready: b.Ready, Logger: b.process.Logger,
-			}), time.Second)
-		})
+		parts = append(parts, b.servePeople)
 	}
-	err := g.Wait()
+	parts = append(parts, b.watchBroker, b.watchStore)
+	err := b.process.Run(ctx, parts, b.ports(), b.release)
 	return errors.Join(err, b.Close())
+}
+
+// servePeople serves the API.
+func (b *Backend) servePeople(ctx context.Context) error {
+	return telemetry.Serve(ctx, b.people, api.New(api.Options{
+		Reader: b.store, Credentials: b.store, Events: b.store, Keys: b.store, Ready: b.Ready, Logger: b.process.Logger,
+	}), time.Second)
+}
+
+// ports are what probes and scrapers ask.
+func (b *Backend) ports() []func(context.Context) error {
+	ports := []func(context.Context) error{
+		func(ctx context.Context) error { return b.process.Health(ctx, b.health, b.Ready) },
+		b.process.Profiler,
+	}
+	if b.metrics != nil {
+		ports = append(ports, func(ctx context.Context) error { return b.process.Metrics(ctx, b.metrics) })
+	}
+	return ports
 }
 
 // Close gives back what Open took. It may be called again.
 func (b *Backend) Close() error {
-	for _, l := range []net.Listener{b.clients, b.health, b.people} {
+	for _, l := range []net.Listener{b.clients, b.health, b.people, b.metrics} {
 		if l != nil {
 			_ = l.Close()
 		}
@@ -210,6 +244,11 @@ func (b *Backend) Close() error {
 	if b.authentication != nil {
 		b.authentication.Close()
 	}
+	return b.release()
+}
+
+// release closes the queue, which flushes it, and the store.
+func (b *Backend) release() error {
 	var errs []error
 	if b.queue.Queue != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
