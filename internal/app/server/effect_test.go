@@ -106,14 +106,14 @@ var effects = map[string][]string{
 	"backend.messageQueue.natsConfig.tlsCertPath":   {scenario + ".TestEffectOfNATSLogin", "internal/queue/nats.TestContractOverTCP"},
 	"backend.messageQueue.natsConfig.tlsKeyPath":    {scenario + ".TestEffectOfNATSLogin", "internal/queue/nats.TestContractOverTCP"},
 
-	"backend.reconciliationTaskConfig.cronSchedule":                  {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicReconciliation"},
-	"backend.reconciliationTaskConfig.taskIntervalSeconds":           {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicReconciliation"},
-	"backend.reconciliationTaskConfig.intervalFromConnectionSeconds": {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicReconciliation"},
-	"backend.reconciliationTaskConfig.sendBatch":                     {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicBatch"},
-	"backend.keepAliveTaskConfig.taskIntervalSeconds":                {here + ".TestEffectOfSchedules", "internal/relay.TestKeepAlive"},
-	"backend.skipAlertsFrom":                                         {here + ".TestEffectOfGates", "internal/relay.TestSkipAlertsFrom"},
-	"backend.featuresProvider.featureFlagName":                       {here + ".TestEffectOfGates", "internal/relay.TestFeatureGate"},
-	"backend.featuresProvider.refreshIntervalSeconds":                {here + ".TestEffectOfGates", "internal/relay.TestFeaturesLive"},
+	"backend.reconciliationTaskConfig.cronSchedule":                  {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicReconciliation"},
+	"backend.reconciliationTaskConfig.taskIntervalSeconds":           {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicReconciliation"},
+	"backend.reconciliationTaskConfig.intervalFromConnectionSeconds": {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicReconciliation"},
+	"backend.reconciliationTaskConfig.sendBatch":                     {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicBatch"},
+	"backend.keepAliveTaskConfig.taskIntervalSeconds":                {here + ".TestSchedulesAtWork", "internal/relay.TestKeepAlive"},
+	"backend.skipAlertsFrom":                                         {here + ".TestGatesAtWork", "internal/relay.TestSkipAlertsFrom"},
+	"backend.featuresProvider.featureFlagName":                       {here + ".TestGatesAtWork", "internal/relay.TestFeatureGate"},
+	"backend.featuresProvider.refreshIntervalSeconds":                {here + ".TestGatesAtWork", "internal/relay.TestFeaturesLive"},
 
 	"backend.reconciliationTaskConfig.reconcileAfterConnectSeconds": {here + ".TestReconcileWhatHappenedWhileAway", "internal/relay.TestReconcileAfterConnect"},
 }

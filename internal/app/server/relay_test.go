@@ -80,8 +80,8 @@ func published(t *testing.T, b *Backend, what string, wanted func(r *synchronize
 	}
 }
 
-// TestEffectOfSchedules: what the server publishes by itself.
-func TestEffectOfSchedules(t *testing.T) {
+// TestSchedulesAtWork: what the server publishes by itself.
+func TestSchedulesAtWork(t *testing.T) {
 	for event, change := range map[string]func(*config.Backend){
 		"ConnectedClients": func(b *config.Backend) { b.KeepAliveTask.TaskIntervalSeconds = 1 },
 		"ReconciliationRequest": func(b *config.Backend) {
@@ -108,9 +108,9 @@ func alertOf(name, body string) []byte {
 	return fmt.Appendf(nil, `{"Depth":1,"Event":6,"Kind":{"Group":"kubescape.io","Version":"v1","Resource":"runtimealerts","AdditionalProperties":null},"MsgId":"m","Name":%q,"Namespace":"kubescape","ResourceVersion":0,"Checksum":"","Object":%q,"AdditionalProperties":null}`, name, body)
 }
 
-// TestEffectOfGates: alerts of an account that is skipped, of one whose feature comes
+// TestGatesAtWork: alerts of an account that is skipped, of one whose feature comes
 // and goes, and objects that are too large.
-func TestEffectOfGates(t *testing.T) {
+func TestGatesAtWork(t *testing.T) {
 	var features atomic.Value
 	features.Store(`[]`)
 	auth := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
