@@ -146,9 +146,9 @@ var serverFields = []Field{
 	{Path: "backend.messageQueue.natsConfig.tlsCaCertPath", Origin: Ours, Doc: "PEM file of the authorities that may sign the servers' certificates."},
 	{Path: "backend.messageQueue.natsConfig.tlsCertPath", Origin: Ours, Doc: "PEM file of the client certificate."},
 	{Path: "backend.messageQueue.natsConfig.tlsKeyPath", Origin: Ours, Doc: "PEM file of its private key."},
-	{Path: "backend.prometheusConfig", Status: Planned, Doc: "A port of its own for `/metrics`."},
+	{Path: "backend.prometheusConfig", Doc: "A port of its own for `/metrics`, which the health port has in any case."},
 	{Path: "backend.prometheusConfig.enabled", Doc: "Open the port."},
-	{Path: "backend.prometheusConfig.port", Bound: Port, Doc: "The port."},
+	{Path: "backend.prometheusConfig.port", Bound: Port, Doc: "The port, on all interfaces. 0: any free port, which the log names."},
 	{Path: "backend.reconciliationTaskConfig", Doc: "When clients are asked to reconcile. Those that say no version, or one before v0.0.57, never are."},
 	{
 		Path: "backend.reconciliationTaskConfig.cronSchedule",
