@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -220,7 +221,22 @@ func headerOf(account, cluster string) http.Header {
 // connect makes a bare connection and sends a Ping, after which the server may write.
 func (f *fixture) connect(account, cluster string) *client {
 	f.t.Helper()
-	transport := &http.Transport{}
+	c := f.dial(account, cluster)
+	c.send(`{"Depth":0,"Event":7,"Kind":null,"MsgId":"p","AdditionalProperties":null}`)
+	return c
+}
+
+// dial makes a bare connection that has said nothing yet.
+func (f *fixture) dial(account, cluster string) *client {
+	f.t.Helper()
+	// What the network holds for a client that does not read must not grow.
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(1 << 20)
+		}
+		return conn, err
+	}}
 	defer transport.CloseIdleConnections()
 	ws, _, err := websocket.Dial(f.t.Context(), f.url, &websocket.DialOptions{
 		HTTPHeader: headerOf(account, cluster), HTTPClient: &http.Client{Transport: transport},
@@ -228,9 +244,7 @@ func (f *fixture) connect(account, cluster string) *client {
 	require.NoError(f.t, err)
 	ws.SetReadLimit(-1)
 	f.t.Cleanup(func() { _ = ws.CloseNow() }) // it may have ended
-	c := &client{t: f.t, ws: ws}
-	c.send(`{"Depth":0,"Event":7,"Kind":null,"MsgId":"p","AdditionalProperties":null}`)
-	return c
+	return &client{t: f.t, ws: ws}
 }
 
 func (c *client) send(frame string) {

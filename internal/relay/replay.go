@@ -27,7 +27,9 @@ const sweepInterval = time.Second
 // takes it. All else waits behind.
 type replay struct {
 	server *Server
-	epoch  time.Time
+	// now is the time that has passed here since the start: neither the time of a
+	// record nor a step of the wall clock matters.
+	now func() time.Duration
 
 	// mu comes before the locks of registry and pump.
 	mu       sync.Mutex
@@ -59,12 +61,9 @@ type waybill struct {
 }
 
 func newReplay(s *Server, limits ReplayLimits) *replay {
-	return &replay{server: s, epoch: s.options.Now(), backlog: newBacklog(limits)}
+	start := time.Now() // with a monotonic reading
+	return &replay{server: s, now: func() time.Duration { return time.Since(start) }, backlog: newBacklog(limits)}
 }
-
-// now is the time that has passed here: neither the time of a record nor a step of
-// the wall clock matters.
-func (p *replay) now() time.Duration { return p.server.options.Now().Sub(p.epoch) }
 
 // unlock reports what was lost while mu was held.
 func (p *replay) unlock() {
