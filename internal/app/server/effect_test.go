@@ -56,7 +56,7 @@ var effects = map[string][]string{
 	"backend.subscription":       {said},
 	"backend.producerTopic":      {scenario + ".TestEffectOfPulsarKeys"},
 	"backend.consumerTopic":      {scenario + ".TestEffectOfPulsarKeys"},
-	"backend.consumerWorkers":    {said},
+	"backend.consumerWorkers":    {"internal/relay.TestWorkersAreApart"},
 
 	"backend.pulsarConfig.url":                    {scenario + ".TestEffectOfPulsarKeys"},
 	"backend.pulsarConfig.tenant":                 {scenario + ".TestEffectOfPulsarKeys"},
@@ -106,16 +106,25 @@ var effects = map[string][]string{
 	"backend.messageQueue.natsConfig.tlsCertPath":   {scenario + ".TestEffectOfNATSLogin", "internal/queue/nats.TestContractOverTCP"},
 	"backend.messageQueue.natsConfig.tlsKeyPath":    {scenario + ".TestEffectOfNATSLogin", "internal/queue/nats.TestContractOverTCP"},
 
-	"backend.reconciliationTaskConfig.cronSchedule":                  {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicReconciliation"},
-	"backend.reconciliationTaskConfig.taskIntervalSeconds":           {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicReconciliation"},
-	"backend.reconciliationTaskConfig.intervalFromConnectionSeconds": {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicReconciliation"},
-	"backend.reconciliationTaskConfig.sendBatch":                     {here + ".TestSchedulesAtWork", "internal/relay.TestPeriodicBatch"},
-	"backend.keepAliveTaskConfig.taskIntervalSeconds":                {here + ".TestSchedulesAtWork", "internal/relay.TestKeepAlive"},
-	"backend.skipAlertsFrom":                                         {here + ".TestGatesAtWork", "internal/relay.TestSkipAlertsFrom"},
-	"backend.featuresProvider.featureFlagName":                       {here + ".TestGatesAtWork", "internal/relay.TestFeatureGate"},
-	"backend.featuresProvider.refreshIntervalSeconds":                {here + ".TestGatesAtWork", "internal/relay.TestFeaturesLive"},
+	"backend.prometheusConfig.enabled": {here + ".TestEffectOfMetricsPort"},
+	"backend.prometheusConfig.port":    {here + ".TestEffectOfMetricsPort"},
 
-	"backend.reconciliationTaskConfig.reconcileAfterConnectSeconds": {here + ".TestReconcileWhatHappenedWhileAway", "internal/relay.TestReconcileAfterConnect"},
+	"backend.reconciliationTaskConfig.cronSchedule":                  {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicReconciliation"},
+	"backend.reconciliationTaskConfig.taskIntervalSeconds":           {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicReconciliation"},
+	"backend.reconciliationTaskConfig.intervalFromConnectionSeconds": {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicReconciliation"},
+	"backend.reconciliationTaskConfig.sendBatch":                     {here + ".TestEffectOfSchedules", "internal/relay.TestPeriodicBatch"},
+	"backend.keepAliveTaskConfig.taskIntervalSeconds":                {here + ".TestEffectOfSchedules", "internal/relay.TestKeepAlive"},
+	"backend.reconciliationTaskConfig.reconcileAfterConnectSeconds":  {here + ".TestEffectOfSchedules", here + ".TestReconcileWhatHappenedWhileAway", "internal/relay.TestReconcileAfterConnect"},
+
+	"backend.skipAlertsFrom":                          {here + ".TestEffectOfAlertGates", "internal/relay.TestSkipAlertsFrom"},
+	"backend.featuresProvider.featureFlagName":        {here + ".TestEffectOfAlertGates", "internal/relay.TestFeatureGate"},
+	"backend.featuresProvider.refreshIntervalSeconds": {here + ".TestEffectOfAlertGates", "internal/relay.TestFeaturesLive"},
+
+	"backend.replay.enabled":              {here + ".TestEffectOfReplay", scenario + ".TestCommandsAreReplayed"},
+	"backend.replay.ttlSeconds":           {here + ".TestEffectOfReplay", "internal/relay.TestB092ReplayHasItsOwnClock"},
+	"backend.replay.maxMessages":          {here + ".TestEffectOfReplay", "internal/relay.TestBacklogIsTheModel"},
+	"backend.replay.maxMessagesPerClient": {here + ".TestEffectOfReplay", "internal/relay.TestBacklogIsTheModel"},
+	"backend.replay.maxBytes":             {here + ".TestEffectOfReplay", "internal/relay.TestBacklogIsTheModel"},
 }
 
 // TestEveryKeyHasAnEffect: no key of the reference is without a test, none that works
