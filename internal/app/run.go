@@ -33,7 +33,6 @@ func (p *Process) Stopping() error {
 // however long it takes to end. Release may be nil.
 func (p *Process) Run(ctx context.Context, parts, ports []part, release func() error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	defer context.AfterFunc(ctx, func() { p.stopping.Store(true) })()
 	around, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var answering errgroup.Group
@@ -54,6 +53,11 @@ func (p *Process) Run(ctx context.Context, parts, ports []part, release func() e
 		case <-ctx.Done():
 			return nil
 		}
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		p.stopping.Store(true)
+		return nil
 	})
 	for _, run := range parts {
 		g.Go(func() error { return run(ctx) })
