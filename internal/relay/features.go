@@ -243,13 +243,11 @@ func (h *holder) fetch(ctx context.Context) (has bool, err error) {
 }
 
 // readFeatures reads an answer. null is an empty list, which some encoders write so;
-// an answer without the member is none.
+// an answer without the member is none, as nothing is not JSON.
 func readFeatures(body []byte) (names []string, ok bool) {
 	var answer struct {
 		Features json.RawMessage `json:"features"`
 	}
-	if json.Unmarshal(body, &answer) != nil || answer.Features == nil {
-		return nil, false
-	}
-	return names, json.Unmarshal(answer.Features, &names) == nil
+	ok = json.Unmarshal(body, &answer) == nil && json.Unmarshal(answer.Features, &names) == nil
+	return names, ok
 }

@@ -227,6 +227,7 @@ func TestFeaturesLive(t *testing.T) {
 		require.Zero(t, told.now.Load())
 		pass(10 * refresh)
 		require.Equal(t, asked+3, told.questions())
+		require.Equal(t, 2, strings.Count(log.String(), "level=WARN"), "that is no failure")
 		require.NotContains(t, log.String(), shown)
 		f.wait()
 	})

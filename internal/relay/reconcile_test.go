@@ -223,6 +223,20 @@ func TestReconcileIsCancelled(t *testing.T) {
 			pass(after + after/5)
 			c.close()
 		}, 0},
+		"closed while the request waits for its turn": {after, func(t *testing.T, c *clock) {
+			leave := c.accept(t, "v0.0.57")
+			conn := c.registry.find(synchronizer.ClusterID{Account: "a", Cluster: "c"})
+			pass(after - 1)
+			c.queue.refuse(true)
+			require.NoError(t, conn.forward(conn.ctx, &synchronizer.Message{Event: synchronizer.EventVerify, Kind: configMaps, Name: "kept"}, "m", 1))
+			pass(after/5 + 1)
+			require.Equal(t, 1, c.queue.waiting())
+			leave()
+			c.queue.refuse(false)
+			synctest.Wait()
+			require.Len(t, c.of(synchronizer.EventVerify), 1, "what the client said is published all the same")
+			require.True(t, c.debts.has(conn.id()), "it is owed to the next connection")
+		}, 0},
 		"off":      {0, func(t *testing.T, c *clock) { c.accept(t, "v0.0.57") }, 0},
 		"negative": {-time.Second, func(t *testing.T, c *clock) { c.accept(t, "v0.0.57") }, 0},
 	} {
