@@ -4,6 +4,7 @@ package link
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -51,7 +52,7 @@ func Accept(w http.ResponseWriter, r *http.Request, opts Options) (synchronizer.
 		return nil, fmt.Errorf("upgrading to a websocket: %w", err)
 	}
 	l := newV1(ws, h.conn, opts.Hello, limits, opts.Drop, opts.Metrics)
-	l.pingEvery = askedPings(r, limits)
+	l.pingEvery, l.reader = askedPings(r, limits), h.reader
 	if opts.Wrap != nil {
 		return opts.Wrap(l), nil
 	}
@@ -75,6 +76,7 @@ type hijacker struct {
 	http.ResponseWriter
 	readIdle, writeIdle time.Duration
 	conn                *conn
+	reader              *bufio.Reader
 }
 
 // Hijack implements http.Hijacker.
@@ -87,6 +89,13 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errors.Join(err, inner.Close())
 	}
 	h.conn = newConn(inner, h.readIdle, h.writeIdle)
-	// Only headers of frames pass through this buffer; bodies go straight to conn.
-	return h.conn, bufio.NewReadWriter(rw.Reader, bufio.NewWriterSize(h.conn, 512)), nil
+	// What was sent behind the request is in a buffer of net/http, which is large.
+	early, err := rw.Reader.Peek(rw.Reader.Buffered())
+	if err != nil {
+		return nil, nil, errors.Join(err, inner.Close())
+	}
+	h.conn.ahead = bytes.Clone(early)
+	// Only headers of frames pass through these buffers; bodies go straight to conn.
+	h.reader = bufio.NewReaderSize(h.conn, headerReaderBytes)
+	return h.conn, bufio.NewReadWriter(h.reader, bufio.NewWriterSize(h.conn, headerWriterBytes)), nil
 }

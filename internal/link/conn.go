@@ -20,13 +20,18 @@ type conn struct {
 	readIdle  atomic.Int64 // nanoseconds; 0: no limit
 	writeIdle time.Duration
 
-	// Owned by whoever reads.
-	much  bool    // the last read filled its buffer
-	chunk *[]byte // nil: nothing was read ahead
-	ahead []byte  // of it, not yet given
+	reading sync.Mutex // held while a Read or await waits
+	much    bool       // the last read filled its buffer
+	limited bool       // there is a deadline for reads
+	chunk   *[]byte    // nil: small was enough
+	small   [readerBytes]byte
+	ahead   []byte // of one of the two, not yet given
+	failed  error  // of the read that gave ahead
 
 	mu     sync.Mutex
 	corked *[]byte // waits for uncork; nil: write at once
+
+	broken atomic.Bool // reading or writing has failed, or abort was called
 }
 
 func newConn(inner net.Conn, readIdle, writeIdle time.Duration) *conn {
@@ -41,32 +46,102 @@ var chunks = sync.Pool{New: func() any {
 }}
 
 // Read asks the system for much more than p holds when the read before filled its
-// buffer, which is that of the WebSocket's reader: a frame of 2 KiB then costs a
+// buffer, that of the WebSocket's reader or small: a frame of 2 KiB then costs a
 // small part of a system call. An idle connection keeps no chunk: it waits in a
-// read into p.
+// read into small.
 func (c *conn) Read(p []byte) (int, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	if len(c.ahead) > 0 {
 		return c.give(p), nil
 	}
-	if idle := c.readIdle.Load(); idle > 0 {
-		if err := c.SetReadDeadline(time.Now().Add(time.Duration(idle))); err != nil {
+	if c.failed != nil {
+		return 0, c.failed
+	}
+	if len(p) >= chunkBytes || !c.much && len(p) >= readerBytes {
+		c.release()
+		if err := c.startIdle(0); err != nil {
 			return 0, err
 		}
-	}
-	if !c.much || len(p) >= chunkBytes {
-		c.release()
 		n, err := c.Conn.Read(p)
+		if err != nil {
+			c.broken.Store(true)
+		}
 		// A larger p is what is left of one frame: it is filled by the frame's end.
-		c.much = n == len(p) && n <= readerBytes
+		c.much = n == len(p) && n <= clientReaderBytes
 		return n, err
+	}
+	if c.fill(0); c.failed != nil {
+		c.broken.Store(true)
+	}
+	if len(c.ahead) > 0 {
+		return c.give(p), nil
+	}
+	return 0, c.failed
+}
+
+// await returns when Read would give something, be it an error; false when most,
+// if it is not 0, has passed before. Little stands on the stack while it waits.
+func (c *conn) await(most time.Duration) bool {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if len(c.ahead) > 0 {
+		return true
+	}
+	c.fill(most)
+	if idle := time.Duration(c.readIdle.Load()); most > 0 && (idle == 0 || most < idle) && errors.Is(c.failed, os.ErrDeadlineExceeded) {
+		c.failed = nil
+		return len(c.ahead) > 0
+	}
+	if c.failed != nil {
+		c.broken.Store(true)
+	}
+	return true
+}
+
+// fill reads ahead. All was given.
+func (c *conn) fill(most time.Duration) {
+	if c.failed != nil {
+		return
+	}
+	if c.failed = c.startIdle(most); c.failed != nil {
+		return
+	}
+	if !c.much {
+		c.release()
+		var n int
+		n, c.failed = c.Conn.Read(c.small[:])
+		c.ahead, c.much = c.small[:n], n == len(c.small)
+		return
 	}
 	if c.chunk == nil {
 		c.chunk = chunks.Get().(*[]byte)
 	}
 	buf := (*c.chunk)[:chunkBytes]
-	n, err := c.Conn.Read(buf)
+	var n int
+	n, c.failed = c.Conn.Read(buf)
 	c.ahead, c.much = buf[:n], n > chunkBytes/2
-	return c.give(p), err
+	if n == 0 {
+		c.release()
+	}
+}
+
+// startIdle begins the time after which a peer that is silent is given up, or most
+// if that is less and not 0.
+func (c *conn) startIdle(most time.Duration) error {
+	idle := time.Duration(c.readIdle.Load())
+	if most > 0 && (idle == 0 || most < idle) {
+		idle = most
+	}
+	if idle > 0 {
+		c.limited = true
+		return c.SetReadDeadline(time.Now().Add(idle))
+	}
+	if c.limited {
+		c.limited = false
+		return c.SetReadDeadline(time.Time{})
+	}
+	return nil
 }
 
 // give copies what was read ahead, and gives the chunk back after the last byte,
@@ -156,6 +231,7 @@ func (c *conn) write(p []byte) (int, error) {
 		n, err := c.Conn.Write(p[written:min(len(p), written+chunkBytes)])
 		written += n
 		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			c.broken.Store(true)
 			return written, err
 		}
 	}
@@ -164,6 +240,7 @@ func (c *conn) write(p []byte) (int, error) {
 
 // abort ends the connection without any farewell; blocked calls return.
 func (c *conn) abort() {
+	c.broken.Store(true)
 	inner := c.Conn
 	if t, ok := inner.(*tls.Conn); ok {
 		inner = t.NetConn() // Close of TLS may wait five seconds for its alert

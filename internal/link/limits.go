@@ -33,7 +33,10 @@ const (
 	prefixBytes              = 64 << 10 // kept of a frame that is too large
 	maxPooledBytes           = 1 << 20
 	chunkBytes               = 64 << 10
-	readerBytes              = 4 << 10 // of the buffer through which net/http and the WebSocket read
+	readerBytes              = 512     // of the buffer in which a server waits for what comes
+	clientReaderBytes        = 4 << 10 // of the buffer through which the WebSocket of a client reads
+	headerReaderBytes        = 16      // of the buffer through which that of a server reads headers of frames
+	headerWriterBytes        = 128     // holds the header of a frame, or a whole control frame
 	unackedTimeout           = 45 * time.Second
 	tcpKeepAlive             = 15 * time.Second
 	maxRefusalText           = 300

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -20,31 +21,91 @@ func (l *v1) Receive(ctx context.Context) (synchronizer.Message, error) {
 		return synchronizer.Message{}, l.fail(fmt.Errorf("%w: receiving: %w", synchronizer.ErrDisconnected, context.Cause(ctx)))
 	}
 	defer l.failAtEndOf(ctx, "receiving")()
+	var m synchronizer.Message
 	for {
-		m, ok, err := l.receive()
-		if err != nil {
-			return synchronizer.Message{}, l.fail(fmt.Errorf("%w: receiving: %w", synchronizer.ErrDisconnected, err))
-		}
-		if ok {
-			return m, nil
+		ok, err := l.Poll(&m)
+		if ok || err != nil {
+			return m, err
 		}
 	}
 }
 
+func (l *v1) receivingFailed(err error) error {
+	return l.fail(fmt.Errorf("%w: receiving: %w", synchronizer.ErrDisconnected, err))
+}
+
+// Patient is a server's end of a link for whoever has many idle clients. A goroutine
+// that waits in Await needs an eighth of the stack of one that waits in Receive. Its
+// methods take the place of Receive: one goroutine at a time.
+type Patient interface {
+	// Await returns when there is something to read, or the link has ended.
+	Await()
+	// AwaitFor is Await for a while; it is false when that is over.
+	AwaitFor(time.Duration) bool
+	// Poll reads one frame into m, and waits for it. It is false if there is no
+	// message in it, such as in a Ping. It has the errors of Receive.
+	Poll(m *synchronizer.Message) (bool, error)
+}
+
+// AsPatient finds it in a link, or in what is wrapped by one that has a method Below;
+// nil if it is none.
+func AsPatient(l synchronizer.Link) Patient {
+	for {
+		switch at := l.(type) {
+		case Patient:
+			return at
+		case interface{ Below() synchronizer.Link }:
+			l = at.Below()
+		default:
+			return nil
+		}
+	}
+}
+
+// Poll implements Patient.
+func (l *v1) Poll(m *synchronizer.Message) (bool, error) {
+	ok, err := l.receive(m)
+	if err != nil {
+		return false, l.receivingFailed(err)
+	}
+	return ok, nil
+}
+
+// Await implements Patient.
+func (l *v1) Await() {
+	if l.mustAwait() {
+		l.conn.await(0)
+	}
+}
+
+// AwaitFor implements Patient.
+func (l *v1) AwaitFor(most time.Duration) bool { return !l.mustAwait() || l.conn.await(most) }
+
+// mustAwait is false if something was read already that nobody has looked at.
+func (l *v1) mustAwait() bool {
+	if l.reader == nil {
+		return false // a client's end, where Poll waits
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// While the link has not ended, nobody but the caller reads.
+	return l.err == nil && l.reader.Buffered() == 0
+}
+
 // receive reads one frame; false if there is nothing in it for the caller.
-func (l *v1) receive() (synchronizer.Message, bool, error) {
+func (l *v1) receive(m *synchronizer.Message) (bool, error) {
 	typ, reader, err := l.ws.Reader(context.Background())
 	if err == nil || websocket.CloseStatus(err) >= 0 {
 		l.count.Add(1)
 	}
 	if err != nil {
-		return synchronizer.Message{}, false, err
+		return false, err
 	}
 	l.heard.Do(l.firstFrame)
 	if typ != websocket.MessageBinary {
 		size, err := io.Copy(io.Discard, reader)
 		l.drop(synchronizer.DropNotAMessage, fmt.Sprintf("%d bytes of text", size))
-		return synchronizer.Message{}, false, err
+		return false, err
 	}
 	buf := frameBuffers.Get().(*[]byte)
 	defer func() {
@@ -55,15 +116,14 @@ func (l *v1) receive() (synchronizer.Message, bool, error) {
 	frame, size, err := readFrame(reader, (*buf)[:0], l.limits.MaxMessageBytes)
 	*buf = frame
 	if err != nil {
-		return synchronizer.Message{}, false, err
+		return false, err
 	}
 	if size > int64(len(frame)) {
 		l.frames.received(synchronizer.EventUnknown, int(size))
 		l.drop(synchronizer.DropTooLarge, fmt.Sprintf("%s (%d bytes, maximum %d)", wire.PeekName(frame), size, l.limits.MaxMessageBytes))
-		return synchronizer.Message{}, false, nil
+		return false, nil
 	}
-	m, ok := l.parse(frame)
-	return m, ok, nil
+	return l.parse(frame, m), nil
 }
 
 // firstFrame lets the server write.
@@ -74,8 +134,9 @@ func (l *v1) firstFrame() {
 	}
 }
 
-func (l *v1) parse(frame []byte) (synchronizer.Message, bool) {
-	m, err := wire.ParseV1(frame, wire.Limits{})
+func (l *v1) parse(frame []byte, m *synchronizer.Message) bool {
+	var err error
+	*m, err = wire.ParseV1(frame, wire.Limits{})
 	l.frames.received(m.Event, len(frame)) // Unknown if it is malformed
 	switch {
 	case err != nil:
@@ -85,11 +146,11 @@ func (l *v1) parse(frame []byte) (synchronizer.Message, bool) {
 	case m.Event == synchronizer.EventUnknown:
 		l.drop(synchronizer.DropUnknownEvent, wire.PeekName(frame[:min(len(frame), prefixBytes)]))
 	case m.Depth > synchronizer.MaxDepth:
-		l.drop(synchronizer.DropTooDeep, fmt.Sprintf("%s %s (depth %d)", wire.EventName(m.Event), wire.Name(&m), m.Depth))
+		l.drop(synchronizer.DropTooDeep, fmt.Sprintf("%s %s (depth %d)", wire.EventName(m.Event), wire.Name(m), m.Depth))
 	default:
-		return m, true
+		return true
 	}
-	return synchronizer.Message{}, false
+	return false
 }
 
 // readFrame appends a message to buf. If it is larger than most, only its

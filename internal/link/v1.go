@@ -3,6 +3,7 @@
 package link
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,9 @@ type v1 struct {
 	heard   sync.Once     // closes ready
 	count   atomic.Uint64 // frames of the peer, its farewell included
 
-	pingEvery time.Duration // what the client of this server end asked for; 0: nothing
+	// Of a server's end.
+	pingEvery time.Duration // what the client asked for; 0: nothing
+	reader    *bufio.Reader // what the WebSocket reads through
 
 	mu    sync.Mutex
 	err   error       // the first one; it never changes
@@ -173,8 +176,11 @@ func (l *v1) Close(code int, reason string) error {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			// An error only says that the peer was gone.
-			_ = l.ws.Close(websocket.StatusCode(code), reason[:min(len(reason), most)])
+			// An error only says that the peer was gone. Without one it has answered, if
+			// it was not the connection that ended, and nobody else has read that.
+			if l.ws.Close(websocket.StatusCode(code), reason[:min(len(reason), most)]) == nil && !l.conn.broken.Load() {
+				l.count.Add(1)
+			}
 		}()
 		timer := time.NewTimer(closeTimeout)
 		defer timer.Stop()

@@ -88,10 +88,7 @@ func (c *clock) admit(t *testing.T, id synchronizer.ClusterID, key string) (code
 	require.NoError(t, err)
 	older, replacements := c.registry.add(conn, conn.since)
 	done()
-	go func() {
-		defer c.open.Done()
-		c.serve(conn, older, replacements)
-	}()
+	go c.serve(conn, older, replacements, c.open.Done)
 	synctest.Wait()
 	return code
 }

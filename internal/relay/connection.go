@@ -45,9 +45,24 @@ func (c *connection) describe() synchronizer.ConnectedClient {
 }
 
 // serve runs the connection until the client leaves or the server stops, and
-// flushes what was accepted. Nothing of it runs any more when it returns.
-func (s *Server) serve(c *connection, older []*connection, replacements int) {
-	ctx := c.ctx
+// flushes what was accepted. It returns before; nothing of it runs any more when it
+// calls done.
+func (s *Server) serve(c *connection, older []*connection, replacements int, done func()) {
+	leave := s.welcome(c, older, replacements)
+	ended := func(err error) {
+		leave(err)
+		done()
+	}
+	if err := s.announce(c.ctx, c); err != nil {
+		ended(err)
+		return
+	}
+	c.receive(ended)
+}
+
+// welcome does what comes before the first frame of the client is read, but for what
+// is published. What it returns does all that comes behind the last one.
+func (s *Server) welcome(c *connection, older []*connection, replacements int) (leave func(error)) {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(s.draining, func() {
 		defer close(closed)
@@ -63,31 +78,28 @@ func (s *Server) serve(c *connection, older []*connection, replacements int) {
 	var relieving sync.WaitGroup
 	relieving.Go(func() { c.relieve(older) })
 	c.schedule()
-	err := s.announce(ctx, c)
-	if err == nil {
-		err = c.receive(ctx)
+	return func(err error) {
+		c.request.cancel()
+		// What a link says that ends is known; whether its client learns why is not.
+		_ = c.link.Close(statusGoingAway, "")
+		relieving.Wait() // it may give back what this one must give back in its turn
+		c.leave()
+		if s.registry.remove(c) {
+			s.metrics.disconnected(c.id())
+		}
+		flush, end := context.WithTimeout(c.ctx, s.flushTimeout)
+		refused := c.up.flush(flush)
+		end()
+		if !stop() {
+			<-closed
+		}
+		c.end() // of what is being published after all
+		failed, waiting := c.up.end()
+		c.request.wait()
+		c.countLost(failed, waiting, refused)
+		c.dropUnheard()
+		log.Info("client disconnected", "reason", err)
 	}
-
-	c.request.cancel()
-	// What a link says that ends is known; whether its client learns why is not.
-	_ = c.link.Close(statusGoingAway, "")
-	relieving.Wait() // it may give back what this one must give back in its turn
-	c.leave()
-	if s.registry.remove(c) {
-		s.metrics.disconnected(c.id())
-	}
-	flush, end := context.WithTimeout(ctx, s.flushTimeout)
-	refused := c.up.flush(flush)
-	end()
-	if !stop() {
-		<-closed
-	}
-	c.end() // of what is being published after all
-	failed, waiting := c.up.end()
-	c.request.wait()
-	c.countLost(failed, waiting, refused)
-	c.dropUnheard()
-	log.Info("client disconnected", "reason", err)
 }
 
 // relieve ends older connections of the cluster: the newest wins. What they did not

@@ -97,10 +97,7 @@ func (c *clock) acceptFrom(t *testing.T, cluster, version string) (leave func())
 	require.NoError(t, err)
 	older, replacements := c.registry.add(conn, conn.opened)
 	done()
-	go func() {
-		defer c.open.Done()
-		c.serve(conn, older, replacements)
-	}()
+	go c.serve(conn, older, replacements, c.open.Done)
 	synctest.Wait()
 	return func() {
 		_ = conn.link.Close(0, "")

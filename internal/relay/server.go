@@ -244,16 +244,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Not in the goroutine of the request: what net/http keeps for that, and its deep
 	// stack, would be kept for as long as the client is connected.
-	go func() {
-		defer finish()
-		serve()
-	}()
+	go serve(finish)
 }
 
 // admit introduces a client that may connect and upgrades its request; nil if it
-// was answered otherwise. What is returned must be called: it serves the connection
-// and keeps nothing of the request.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *connection, claim Claim) (serve func()) {
+// was answered otherwise. What is returned must be called: it serves the connection,
+// calls done behind its end, and keeps nothing of the request.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *connection, claim Claim) (serve func(done func())) {
 	c.up = newPump(s.options.UpwardBytes, c.publish)
 	c.down = newPump(s.options.BacklogBytes, c.send)
 	// Before a frame of the connection is read, the backend knows its source: that
@@ -283,9 +280,11 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *connection, cl
 	closeGates := c.openGates(claim)
 	older, replacements := s.registry.add(c, c.opened)
 	leave()
-	return func() {
-		defer closeGates()
-		s.serve(c, older, replacements)
+	return func(done func()) {
+		s.serve(c, older, replacements, func() {
+			closeGates()
+			done()
+		})
 	}
 }
 

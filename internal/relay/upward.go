@@ -6,42 +6,93 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"synchronizer"
+	"synchronizer/internal/link"
 	"synchronizer/internal/queue"
 )
 
-// receive carries what the client says to the queue until the link ends. When
-// the queue takes no more, it stops reading, and the client is slowed down.
-func (c *connection) receive(ctx context.Context) error {
-	// The end of the link is what ends it: serve, or who replaces it, closes it. A
-	// context that can end would cost a registration for each message.
-	receiving := context.WithoutCancel(ctx)
-	var m synchronizer.Message // once, since its address goes to the encoder
+// lively is how long a client that has said something is waited for as one that
+// says more.
+const lively = 2 * time.Second
+
+// receive carries what the client says to the queue until the link ends, and calls
+// ended then, in whatever goroutine. When the queue takes no more, it stops reading,
+// and the client is slowed down.
+//
+// Most clients are idle most of the time. A goroutine keeps the stack that it needed
+// once, so what is deep ends when a client is not lively any more, and another one,
+// of 2 KiB, waits.
+func (c *connection) receive(ended func(error)) {
+	from := link.AsPatient(c.link)
+	if from == nil {
+		from = impatient{c.link}
+	}
+	go c.await(from, ended)
+}
+
+func (c *connection) await(from link.Patient, ended func(error)) {
+	from.Await()
+	go c.work(from, ended)
+}
+
+func (c *connection) work(from link.Patient, ended func(error)) {
 	for {
-		var err error
-		if m, err = c.link.Receive(receiving); err != nil {
-			return err
+		if err := c.carry(c.ctx, from); err != nil {
+			ended(err)
+			return
 		}
-		c.unheard.hears()
-		if m.Event != synchronizer.EventBatch {
-			if err := c.forward(ctx, &m, m.MsgID, m.Depth); err != nil {
-				return err
-			}
-			continue
-		}
-		// Items stand for themselves, under MsgID, Depth and trace of their batch. All
-		// of them are given to forward, also after an error, so that each is counted.
-		for i := range m.Items {
-			m.Items[i].TraceParent = m.TraceParent
-			if e := c.forward(ctx, &m.Items[i], m.MsgID, m.Depth); e != nil {
-				err = e
-			}
-		}
-		if err != nil {
-			return err
+		if !from.AwaitFor(lively) {
+			go c.await(from, ended)
+			return
 		}
 	}
+}
+
+// impatient waits in Receive.
+type impatient struct{ synchronizer.Link }
+
+// Await and AwaitFor implement link.Patient.
+func (impatient) Await()                      {}
+func (impatient) AwaitFor(time.Duration) bool { return true }
+
+// Poll implements link.Patient. The end of the link is what ends it: serve, or who
+// replaces it, closes it. A context that can end would cost a registration for each
+// message.
+func (l impatient) Poll(m *synchronizer.Message) (ok bool, err error) {
+	*m, err = l.Receive(context.Background())
+	return err == nil, err
+}
+
+// messages are reused, since their address goes to the encoder.
+var messages = sync.Pool{New: func() any { return new(synchronizer.Message) }}
+
+// carry carries one message, if the next frame is one.
+func (c *connection) carry(ctx context.Context, from link.Patient) error {
+	m := messages.Get().(*synchronizer.Message)
+	defer func() {
+		*m = synchronizer.Message{} // what it holds is done with
+		messages.Put(m)
+	}()
+	ok, err := from.Poll(m)
+	if err != nil || !ok {
+		return err
+	}
+	c.unheard.hears()
+	if m.Event != synchronizer.EventBatch {
+		return c.forward(ctx, m, m.MsgID, m.Depth)
+	}
+	// Items stand for themselves, under MsgID, Depth and trace of their batch. All
+	// of them are given to forward, also after an error, so that each is counted.
+	for i := range m.Items {
+		m.Items[i].TraceParent = m.TraceParent
+		if e := c.forward(ctx, &m.Items[i], m.MsgID, m.Depth); e != nil {
+			err = e
+		}
+	}
+	return err
 }
 
 // forward stamps one message and hands it to the publisher.

@@ -194,5 +194,4 @@ func TestB036HalfOpenPath(t *testing.T) {
 	}
 	disconnections := counter(p.server, "synchronizer_client_disconnection_count", nil)
 	require.InDelta(t, 4, disconnections, 0, "one for each")
-
 }

@@ -81,6 +81,9 @@ type serverLink struct {
 	tracer *Tracer
 }
 
+// Below is the link that is wrapped; Receive is its own.
+func (l serverLink) Below() synchronizer.Link { return l.Link }
+
 // Send implements synchronizer.Link.
 func (l serverLink) Send(ctx context.Context, msgs ...synchronizer.Message) error {
 	p := l.tracer.messages(ctx, SpanHandDown, trace.SpanKindConsumer, l.Peer().ClusterID, msgs, false)
