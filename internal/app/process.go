@@ -35,6 +35,7 @@ type Process struct {
 	Status func() any
 
 	stopping atomic.Bool
+	ready    atomic.Pointer[func() error] // of the health port; nil: it is not served yet
 }
 
 // NewProcess makes log, registry and drop counter; the log goes to w in the
@@ -42,7 +43,17 @@ type Process struct {
 func NewProcess(w io.Writer) *Process {
 	log := telemetry.NewLogger(w, os.Getenv("KS_LOGGER_LEVEL"), os.Getenv("KS_LOGGER_NAME"))
 	reg := telemetry.NewRegistry()
-	return &Process{Logger: log, Registry: reg, Drops: telemetry.NewDrops(reg, log)}
+	p := &Process{Logger: log, Registry: reg, Drops: telemetry.NewDrops(reg, log)}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "synchronizer_ready",
+		Help: "1 while /readyz of the process says ok, else 0; the text of /readyz says why",
+	}, func() float64 {
+		if ready := p.ready.Load(); ready == nil || (*ready)() != nil {
+			return 0
+		}
+		return 1
+	}))
+	return p
 }
 
 // flushTraces bounds the export of the last spans.
@@ -73,6 +84,7 @@ func LocalPort(port int) string { return net.JoinHostPort("", strconv.Itoa(port)
 // Health serves the health port until ctx ends. Listen it first, so that a busy
 // port is a start error.
 func (p *Process) Health(ctx context.Context, l net.Listener, ready func() error) error {
+	p.ready.Store(&ready)
 	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready, Status: p.Status}.Handler(), time.Second)
 }
 

@@ -59,6 +59,8 @@ func TestProbesWhileAProcessEnds(t *testing.T) {
 	address := l.Addr().String()
 	code, _ := ask(t, address, "/readyz")
 	require.Equal(t, 200, code)
+	_, text := ask(t, address, "/metrics")
+	require.Contains(t, text, "synchronizer_ready 1\n")
 	terminate()
 	ending := func() {
 		require.Eventually(t, func() bool {
@@ -70,6 +72,7 @@ func TestProbesWhileAProcessEnds(t *testing.T) {
 		code, text := ask(t, own.Addr().String(), "/metrics")
 		require.Equal(t, 200, code)
 		require.Contains(t, text, "synchronizer_drops_total")
+		require.Contains(t, text, "synchronizer_ready 0\n")
 		code, _ = ask(t, own.Addr().String(), "/readyz")
 		require.Equal(t, 404, code, "a port for metrics has nothing else")
 	}

@@ -84,7 +84,7 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 		}, labels[1:]),
 		downward: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "synchronizer_relay_downward_records_total",
-			Help: "Records of the backend that were accepted for a client, and those whose client is not connected to this server",
+			Help: "Records of the backend by result: accepted (for a client that is connected here), not_connected_here, and with replay retained and replayed",
 		}, []string{"result"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "synchronizer_relay_refused_connections_total",
