@@ -77,6 +77,20 @@ func (c *crossing) hold(target string) {
 	}
 }
 
+// swallowed reports whether every client behind a target has said something into
+// the black hole.
+func (c *crossing) swallowed(target string) bool {
+	for _, p := range c.to(target) {
+		p.mu.Lock()
+		n := len(p.late)
+		p.mu.Unlock()
+		if n == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // lose ends the client's side of what is held. The server's side stays.
 func (c *crossing) lose(target string) {
 	for _, p := range c.to(target) {

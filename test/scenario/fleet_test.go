@@ -69,6 +69,7 @@ func (p *pod) terminate(t testing.TB) {
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	<-p.ended
 	require.Equal(t, 0, p.cmd.ProcessState.ExitCode(), "the pod has not ended in order")
+	require.NotContains(t, p.cmd.Stderr.(*lines).tail(10_000), "the queue did not take", "what was accepted is published")
 }
 
 // count sums the counters and gauges of a name that have the labels. A pod that

@@ -142,7 +142,8 @@ func TestClientsHopBetweenPods(t *testing.T) {
 		f.counted([]*pod{last})
 		f.works()
 		f.network.hold(last.clients)
-		f.change(0, 4) // goes into the black hole
+		f.change(0, 4)
+		eventually(t, "the clients speak into the black hole", func() bool { return f.network.swallowed(last.clients) })
 		f.network.lead(f.addresses(others)...)
 		f.network.lose(last.clients)
 		f.counted(others)
