@@ -87,7 +87,7 @@ func TestB092Deduplication(t *testing.T) {
 		m.Applied(dedup.Of(nil))
 		time.Sleep(ttl - 1) // in a bubble
 		require.True(t, m.Seen(dedup.Of(nil)))
-		time.Sleep(1) // in a bubble
+		time.Sleep(time.Nanosecond) // in a bubble
 		require.False(t, m.Seen(dedup.Of(nil)))
 	})
 }

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -189,7 +190,9 @@ func (r *registry) newestOfAll() []*connection {
 	r.mu.Lock()
 	ids := slices.Collect(maps.Keys(r.clusters))
 	r.mu.Unlock()
-	slices.SortFunc(ids, func(a, b synchronizer.ClusterID) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(ids, func(a, b synchronizer.ClusterID) int {
+		return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Cluster, b.Cluster))
+	})
 	var open []*connection
 	for _, id := range ids {
 		if c := r.find(id); c != nil {
