@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gen writes docs/drops.md from synchronizer.DropReasons. It runs in the
-// folder of package telemetry, by `go generate ./internal/telemetry`.
+// Command gen writes docs/drops.md from synchronizer.DropReasons, and docs/telemetry.md
+// and configuration/alerts.yaml from what processes register and the table of alerts. It
+// runs in the folder of package telemetry, by `go generate ./internal/telemetry`.
 package main
 
 import (
@@ -30,8 +31,27 @@ func page() string {
 }
 
 func main() {
-	if err := os.WriteFile(filepath.Join("..", "..", "docs", "drops.md"), []byte(page()), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, "writing docs/drops.md:", err)
+	if err := write(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// pages are the files, by their path from the root of the project.
+func pages() (map[string]string, error) {
+	text, err := telemetry()
+	return map[string]string{"docs/drops.md": page(), "docs/telemetry.md": text, "configuration/alerts.yaml": rules()}, err
+}
+
+func write() error {
+	all, err := pages()
+	if err != nil {
+		return err
+	}
+	for name, text := range all {
+		if err := os.WriteFile(filepath.Join("..", "..", filepath.FromSlash(name)), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return nil
 }
