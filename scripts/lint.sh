@@ -36,8 +36,10 @@ complain 'use t.Context() in tests:' "$(search 'context\.(Background|TODO)\(\)[^
 complain 'say what was being done (a gerund), not that it failed:' \
 	"$(search '(Errorf|errors\.New)\("(failed|unable|could not|cannot) ' -- '*.go')"
 complain 'only main may end the process:' \
-	"$(search 'os\.Exit\(|log\.Fatal' -- 'internal/*.go' '*.go' ':!cmd' ':!test' ':!*/gen/main.go' \
+	"$(search 'os\.Exit\(|log\.Fatal' -- 'internal/*.go' '*.go' ':!cmd' ':!test' ':!tools' ':!*/gen/main.go' \
 	':!*_test.go' ':!internal/*test/*')"
+
+complain 'configuration/alerts.yaml is not PromQL:' "$(go run -C tools ./promql ../configuration/alerts.yaml 2>&1 || true)"
 
 [ "$failed" -eq 0 ] && echo 'lint: no findings'
 exit "$failed"
