@@ -23,6 +23,7 @@ import (
 	"synchronizer/internal/config"
 	"synchronizer/internal/kube"
 	"synchronizer/internal/kube/recorded"
+	"synchronizer/internal/link/stock"
 	"synchronizer/internal/queue"
 	"synchronizer/internal/telemetry/otlp/otlptest"
 	"synchronizer/internal/telemetry/tracing"
@@ -56,12 +57,9 @@ type rig struct {
 	log     *output // of the client
 }
 
-// start runs both until the test ends. Each is a process of its own as far as traces
-// are concerned.
-func start(t *testing.T) *rig {
-	t.Helper()
-	r := &rig{log: &output{}}
-	run := func(name string, f func(context.Context) error, after func()) {
+// running runs parts until the test ends.
+func running(t *testing.T) func(name string, f func(context.Context) error, after func()) {
+	return func(name string, f func(context.Context) error, after func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- f(ctx) }()
@@ -76,6 +74,11 @@ func start(t *testing.T) *rig {
 			after()
 		})
 	}
+}
+
+// serve runs a backend.
+func serve(t *testing.T, run func(string, func(context.Context) error, func())) *server.Backend {
+	t.Helper()
 	env := config.Env{}
 	for key, value := range map[string]string{
 		"SYNCHRONIZER_BACKEND_DATADIR": t.TempDir(), "SYNCHRONIZER_BACKEND_LISTEN": "127.0.0.1:0", "SYNCHRONIZER_API_LISTEN": "127.0.0.1:0",
@@ -87,33 +90,47 @@ func start(t *testing.T) *rig {
 	require.NoError(t, err)
 	p := app.NewProcess(io.Discard)
 	stop := p.StartTracing("server")
-	r.backend, err = server.Open(t.Context(), p, c)
+	b, err := server.Open(t.Context(), p, c)
 	require.NoError(t, err)
-	run("the backend", r.backend.Run, stop)
-	require.Eventually(t, func() bool { return r.backend.Ready() == nil }, limit, time.Millisecond)
+	run("the backend", b.Run, stop)
+	require.Eventually(t, func() bool { return b.Ready() == nil }, limit, time.Millisecond)
+	return b
+}
 
-	set := recorded.GenerateSet(recorded.Deployments, 1, 1)
-	for item := range recorded.Generate(recorded.Deployments, 1, 1) {
-		r.item = item
+// start runs both until the test ends. Each is a process of its own as far as traces
+// are concerned.
+func start(t *testing.T) *rig {
+	t.Helper()
+	run := running(t)
+	r := &rig{backend: serve(t, run)}
+	r.item, r.log = watch(t, "ws://"+r.backend.ClientsAddress(), r.backend.Secrets.AccessKey, run)
+	return r
+}
+
+// watch runs a client of a server for a cluster that has one deployment.
+func watch(t *testing.T, url, accessKey string, run func(string, func(context.Context) error, func())) (item recorded.Item, log *output) {
+	t.Helper()
+	for item = range recorded.Generate(recorded.Deployments, 1, 1) { //nolint:revive // there is one
 	}
-	cluster, err := recorded.NewServer(set)
+	cluster, err := recorded.NewServer(recorded.GenerateSet(recorded.Deployments, 1, 1))
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x",
 		"clusters":[{"name":"x","cluster":{"server":"`+cluster.URL+`"}}],"users":[{"name":"x","user":{}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(fmt.Sprintf(`{"inCluster":{"serverUrl":"ws://%s","account":"%s","accessKey":"%s",
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(fmt.Sprintf(`{"inCluster":{"serverUrl":"%s","account":"%s","accessKey":"%s",
 		"clusterName":"c","healthPort":0,"resources":[{"group":"apps","version":"v1","resource":"deployments","strategy":"copy"}]}}`,
-		r.backend.ClientsAddress(), server.LocalAccount, r.backend.Secrets.AccessKey)), 0o600))
-	cc, _, err := config.LoadClient(config.Env{}.With("CONFIG", dir))
+		url, server.LocalAccount, accessKey)), 0o600))
+	c, _, err := config.LoadClient(config.Env{}.With("CONFIG", dir))
 	require.NoError(t, err)
 	t.Setenv("KS_LOGGER_LEVEL", "debug")
-	pc := app.NewProcess(r.log)
-	stop = pc.StartTracing("client")
-	cl, err := client.Open(t.Context(), pc, cc, kube.LoadOptions{Flag: filepath.Join(dir, "kubeconfig")}, true)
+	log = &output{}
+	p := app.NewProcess(log)
+	stop := p.StartTracing("client")
+	cl, err := client.Open(t.Context(), p, c, kube.LoadOptions{Flag: filepath.Join(dir, "kubeconfig")}, true)
 	require.NoError(t, err)
 	run("the client", cl.Run, stop)
-	return r
+	return item, log
 }
 
 // publish puts a record on In, as a service behind the queue does.
@@ -230,6 +247,37 @@ func TestOneTraceFromClientToCommit(t *testing.T) {
 		}
 		return false
 	}, limit, time.Millisecond)
+}
+
+// TestStockPeersAndTraces: a server of the field gets one key more, which it ignores; a
+// client of the field is served in traces that begin at the server.
+func TestStockPeersAndTraces(t *testing.T) {
+	collector := otlptest.New(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	run := running(t)
+
+	old := stock.NewServer(t)
+	item, _ := watch(t, strings.Replace(old.URL, "http", "ws", 1), "k", run)
+	said := old.Next().WaitFor(stock.NewChecksum, recorded.Deployments, item.Namespace, item.Name)
+	require.Regexp(t, `,"traceparent":"00-[0-9a-f]{32}-[0-9a-f]{16}-01","AdditionalProperties":null}$`, string(said.Raw))
+
+	b := serve(t, run)
+	configMaps := synchronizer.Kind{Version: "v1", Resource: "configmaps"}
+	stock.Connect(t, "http://"+b.ClientsAddress(), stock.ClientOptions{
+		Account: server.LocalAccount, Cluster: "old", AccessKey: b.Secrets.AccessKey, Kinds: map[synchronizer.Kind]stock.Strategy{configMaps: stock.Copy},
+		Objects: []stock.Object{{Kind: configMaps, Namespace: "demo", Name: "one", JSON: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","namespace":"demo","uid":"u"}}`}},
+	})
+	// It answers the question that it was asked in a trace, and that is stored.
+	require.Eventually(t, func() bool {
+		spans := collector.Spans()
+		for _, down := range named(spans, "", tracing.SpanHandDown, "") {
+			if down.Attributes["synchronizer.cluster"] == "old" && down.Attributes["synchronizer.name"] == "one" {
+				return len(named(spans, down.TraceID, tracing.SpanCommit, "")) > 0
+			}
+		}
+		return false
+	}, limit, 10*time.Millisecond)
 }
 
 // TestNoTraces: without an endpoint nothing is wrapped and no frame or record has a
