@@ -94,10 +94,12 @@ func up(cmd *cobra.Command, f upFlags) error {
 	return g.Wait()
 }
 
-// compareByDefault holds where no file says what is wanted.
+// compareByDefault holds where no file says what is wanted: what the samples say.
 func compareByDefault(c *config.Config, env config.Env) {
 	if dir, _ := env.Lookup("CONFIG"); dir == "" {
-		c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds = reconcileAfterConnect
+		task := &c.Backend.ReconciliationTask
+		task.ReconcileAfterConnectSeconds = reconcileAfterConnect
+		task.CronSchedule, task.IntervalFromConnectionSeconds = "0 * * * *", 600
 	}
 }
 

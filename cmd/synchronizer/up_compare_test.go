@@ -13,7 +13,10 @@ import (
 func TestUpComparesByDefault(t *testing.T) {
 	var c config.Config
 	compareByDefault(&c, config.Env{}.With("CONFIG", "folder"))
-	require.Zero(t, c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds, "the file says what is wanted")
+	require.Zero(t, c.Backend.ReconciliationTask, "the file says what is wanted")
 	compareByDefault(&c, config.Env{}.With("CONFIG", ""))
-	require.EqualValues(t, 30, c.Backend.ReconciliationTask.ReconcileAfterConnectSeconds)
+	task := c.Backend.ReconciliationTask
+	require.EqualValues(t, 30, task.ReconcileAfterConnectSeconds)
+	require.EqualValues(t, 600, task.IntervalFromConnectionSeconds)
+	require.NotNil(t, task.Cron(), "every hour")
 }
