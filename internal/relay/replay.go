@@ -82,7 +82,7 @@ func (p *replay) hand(r *synchronizer.Record, m *synchronizer.Message) {
 	p.received++
 	at := receipt{at: p.now(), seq: p.received}
 	c := p.server.registry.find(m.ClusterID)
-	if c != nil && c.phase == follows {
+	if c != nil && p.nothingBefore(c) {
 		messages := c.messagesOf(m)
 		if len(messages) == 0 {
 			return
@@ -96,11 +96,17 @@ func (p *replay) hand(r *synchronizer.Record, m *synchronizer.Message) {
 		p.backlog.lose(synchronizer.DropDisconnected, m.ClusterID, r)
 		return
 	}
-	p.backlog.keep(m.ClusterID, at, r, p.now())
-	p.server.metrics.downward.WithLabelValues("retained").Inc()
+	if p.backlog.keep(m.ClusterID, at, r, p.now()) {
+		p.server.metrics.downward.WithLabelValues("retained").Inc()
+	}
 	if c != nil && c.phase == follows {
 		p.begin(c)
 	}
+}
+
+// nothingBefore tells whether a new record may go directly to the connection.
+func (p *replay) nothingBefore(c *connection) bool {
+	return c.phase == follows || c.phase == replays && p.backlog.clients[c.id()] == nil
 }
 
 // start lets a connection have what its cluster has missed, as soon as the client

@@ -90,22 +90,23 @@ func newBacklog(limits ReplayLimits) *backlog {
 }
 
 // keep puts a record at its place. What has to go for it is the oldest that is not
-// being replayed, which may be the record itself if it is given back late.
-func (b *backlog) keep(id synchronizer.ClusterID, at receipt, r *synchronizer.Record, now time.Duration) {
+// being replayed, which may be the record itself if it is given back late. It reports
+// whether there was a place.
+func (b *backlog) keep(id synchronizer.ClusterID, at receipt, r *synchronizer.Record, now time.Duration) bool {
 	b.expire(now)
 	size := packedSize(r)
 	client := b.clients[id]
 	switch {
 	case now-at.at >= b.limits.TTL:
 		b.lose(synchronizer.DropReplayExpired, id, r)
-		return
+		return false
 	case size > b.limits.MaxBytes:
 		b.lose(synchronizer.DropReplayTooLarge, id, r)
-		return
+		return false
 	case b.active >= b.limits.MaxMessages, b.activeBytes+size > b.limits.MaxBytes,
 		client != nil && client.active >= b.limits.MaxMessagesPerClient:
 		b.lose(synchronizer.DropReplayCapacity, id, r)
-		return
+		return false
 	}
 	if client == nil {
 		client = &waiting{id: id}
@@ -123,6 +124,7 @@ func (b *backlog) keep(id synchronizer.ClusterID, at receipt, r *synchronizer.Re
 		}
 		k = next
 	}
+	return true
 }
 
 // insert links k into both orders.
