@@ -219,6 +219,14 @@ func TestCommandsAreReplayed(t *testing.T) {
 		commands.send(t, 5)
 		commands.arrives(t)
 
+		// The one that has the client is killed while it is spoken to.
+		first.start(t)
+		first.isReady(t)
+		commands.send(t, 10)
+		second.kill()
+		commands.send(t, 10)
+		commands.arrives(t)
+
 		require.Equal(t, commands.sent, commands.applied(), "all of them, in order, each once")
 		require.Positive(t, counter(client.registry, "synchronizer_drops_total", map[string]string{"reason": string(synchronizer.DropDuplicate)}),
 			"the client was told some of them twice")
