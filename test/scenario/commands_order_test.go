@@ -144,7 +144,7 @@ func TestCommandsIntoABlackHole(t *testing.T) {
 		first, second := pods[0], pods[1]
 		network := newCrossing(t, first.clients)
 		commands := newCommander(t, w, speaker.queue)
-		client := w.startClient(target{address: network.address()})
+		client := w.startFastClient(target{address: network.address(), key: "any"}) // it reconnects often
 		eventually(t, "the client is connected", func() bool { return first.connected(t) == 1 })
 
 		commands.send(t, 10)
@@ -186,7 +186,7 @@ func TestCommandsAreReplayed(t *testing.T) {
 		first, second := pods[0], pods[1]
 		network := newCrossing(t, first.clients)
 		commands := newCommander(t, w, speaker.queue)
-		client := w.startClient(target{address: network.address()})
+		client := w.startFastClient(target{address: network.address(), key: "any"}) // it reconnects often
 		eventually(t, "the client is connected", func() bool { return first.connected(t) == 1 })
 		hop := func(from, to *pod) {
 			t.Helper()

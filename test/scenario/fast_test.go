@@ -3,6 +3,7 @@
 package scenario
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,8 @@ import (
 	agentpkg "synchronizer/internal/agent"
 	"synchronizer/internal/app"
 	"synchronizer/internal/app/server"
+	"synchronizer/internal/apply"
+	"synchronizer/internal/dedup"
 	"synchronizer/internal/filter"
 	"synchronizer/internal/kube"
 	"synchronizer/internal/link"
@@ -43,8 +46,16 @@ func (w *world) startFastClient(to target) *agent {
 	w.t.Cleanup(cluster.Close)
 	frames, err := link.NewMetrics(p.Registry)
 	require.NoError(w.t, err)
+	transform := policy.New(policy.LinkV1)
 	options := agentpkg.Options{
 		Cluster: cluster,
+		Applier: apply.New(apply.Options{Cluster: cluster, Policy: transform, Strategy: func(kind synchronizer.Kind) apply.Strategy {
+			if slices.Contains(w.kinds, kind) {
+				return apply.Patch
+			}
+			return apply.NotConfigured
+		}}),
+		Applied: dedup.New(dedup.Options{TTL: 10 * time.Minute, MaxMessages: 10_000}),
 		Dialer: &link.Dialer{
 			URL: "ws://" + to.address, AccessKey: to.key, Drop: p.Drops.Drop, Metrics: frames,
 			Hello: synchronizer.Hello{
@@ -52,7 +63,7 @@ func (w *world) startFastClient(to target) *agent {
 				SynchronizerVersion: synchronizer.Version,
 			},
 		},
-		Filter: filter.New(filter.Rules{IncludeNamespaces: []string{w.namespace}}), Policy: policy.New(policy.LinkV1),
+		Filter: filter.New(filter.Rules{IncludeNamespaces: []string{w.namespace}}), Policy: transform,
 		Drop: p.Drops.Drop, Clock: fastClock{epoch: time.Now()}, Logger: p.Logger, Registerer: p.Registry,
 	}
 	for _, kind := range w.kinds {

@@ -33,7 +33,7 @@ func startFleet(t *testing.T, on queueSetup, clusters, objects int) *fleet {
 		w.createMany(configMaps, "settings", objects, 500)
 		f.worlds = append(f.worlds, w)
 		f.commands = append(f.commands, newCommander(t, w, f.rest.queue))
-		f.agents = append(f.agents, w.startClient(target{address: f.network.address()}))
+		f.agents = append(f.agents, w.startFastClient(target{address: f.network.address(), key: "any"}))
 	}
 	return f
 }
@@ -105,7 +105,7 @@ func (f *fleet) change(from, to int) {
 // connection once and in order.
 func TestClientsHopBetweenPods(t *testing.T) {
 	overBrokers(t, func(t *testing.T, on queueSetup) {
-		f := startFleet(t, on, 4, 12)
+		f := startFleet(t, on, 3, 12)
 		f.counted(f.pods)
 		for _, p := range f.pods {
 			require.Positive(t, p.connected(t), "the balancer gives each some")
