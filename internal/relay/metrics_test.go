@@ -22,8 +22,10 @@ import (
 // produced is a record about which metrics are asked.
 func produced(event, resource, account, cluster string, bytes int) synchronizer.Record {
 	return synchronizer.Record{Payload: make([]byte, bytes), Properties: []synchronizer.Property{
-		{Name: queue.PropertyEvent, Value: event}, {Name: queue.PropertyResource, Value: resource},
-		{Name: queue.PropertyAccount, Value: account}, {Name: queue.PropertyCluster, Value: cluster},
+		{Name: queue.PropertyEvent, Value: event},
+		{Name: queue.PropertyResource, Value: resource},
+		{Name: queue.PropertyAccount, Value: account},
+		{Name: queue.PropertyCluster, Value: cluster},
 	}}
 }
 

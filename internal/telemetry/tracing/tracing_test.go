@@ -37,7 +37,7 @@ func recorder(options ...sdk.TracerProviderOption) (*Tracer, *tracetest.SpanReco
 func attributeOf(s sdk.ReadOnlySpan, name string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == name {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
