@@ -12,6 +12,7 @@ import (
 	"synchronizer"
 	"synchronizer/internal/link"
 	"synchronizer/internal/queue"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 // lively is how long a client that has said something is waited for as one that
@@ -147,8 +148,9 @@ func (c *connection) countLost(failed, waiting []synchronizer.Record, err error)
 	c.server.debts.add(c.id())
 	for i := range lost {
 		r := &lost[i]
-		c.server.options.Drop(synchronizer.DropRefused, fmt.Sprintf("%s %s %s %s/%s", r.Property(queue.PropertyEvent), c.id(),
-			r.Property(queue.PropertyResource), r.Property(queue.PropertyNamespace), r.Property(queue.PropertyName)))
+		what := fmt.Sprintf("%s %s %s %s/%s", r.Property(queue.PropertyEvent), c.id(),
+			r.Property(queue.PropertyResource), r.Property(queue.PropertyNamespace), r.Property(queue.PropertyName))
+		c.server.options.Drop(synchronizer.DropRefused, traceparent.Named(what, r.Property(queue.PropertyTraceParent)))
 	}
 	c.server.options.Logger.Error("the queue did not take what a client had sent",
 		"account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source, "records", len(lost), "error", err)
