@@ -38,7 +38,7 @@ const FleetSeconds = 3
 
 const (
 	groupConnect  = "connecting"
-	groupIdlers     = "idle clients"
+	groupIdlers   = "idle clients"
 	groupUp       = "messages of clients"
 	groupDown     = "commands for clients"
 	groupSilent   = "a client that reads nothing"

@@ -119,9 +119,9 @@ func addLatencies(report *Report, group string, clients, n int, took, cpu time.D
 }
 
 const (
-	silentBuffer = 4 << 10 // of its kernel, in bytes
-	silentUp     = 400     // messages of each of the others in a run
-	silentDown   = 400     // commands for each of the others, and so many for each for the special one
+	silentBuffer = 256 << 10 // of its kernel, in bytes
+	silentUp     = 400       // messages of each of the others in a run
+	silentDown   = 400       // commands for each of the others, and so many for each for the special one
 )
 
 // silent compares what the others get and say beside a client that reads nothing

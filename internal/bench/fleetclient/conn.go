@@ -31,7 +31,9 @@ type Dialer struct {
 	// machine has some 28,000 ports to one server for each address.
 	From net.IP
 	// ReadBuffer bounds what the kernel holds for a client that does not read, in
-	// bytes; 0: its default.
+	// bytes; 0: its default. One that is smaller than a segment (64 KiB on loopback)
+	// makes the kernel drop acknowledgements with what has no room, and the connection
+	// stands still, both ways.
 	ReadBuffer int
 }
 
