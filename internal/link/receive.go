@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"synchronizer"
+	"synchronizer/internal/telemetry/traceparent"
 	"synchronizer/internal/wire"
 )
 
@@ -146,7 +147,7 @@ func (l *v1) parse(frame []byte, m *synchronizer.Message) bool {
 	case m.Event == synchronizer.EventUnknown:
 		l.drop(synchronizer.DropUnknownEvent, wire.PeekName(frame[:min(len(frame), prefixBytes)]))
 	case m.Depth > synchronizer.MaxDepth:
-		l.drop(synchronizer.DropTooDeep, fmt.Sprintf("%s %s (depth %d)", wire.EventName(m.Event), wire.Name(m), m.Depth))
+		l.drop(synchronizer.DropTooDeep, traceparent.Named(fmt.Sprintf("%s %s (depth %d)", wire.EventName(m.Event), wire.Name(m), m.Depth), m.TraceParent))
 	default:
 		return true
 	}

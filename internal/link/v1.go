@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"synchronizer"
+	"synchronizer/internal/telemetry/traceparent"
 	"synchronizer/internal/wire"
 )
 
@@ -156,13 +157,13 @@ func (l *v1) encode(buf *[]byte, m *synchronizer.Message) error {
 		frame, err := wire.AppendV1((*buf)[:0], m)
 		*buf = frame
 		if err != nil {
-			l.drop(synchronizer.DropMalformed, "to the peer: "+wire.Name(m)+": "+err.Error())
+			l.drop(synchronizer.DropMalformed, traceparent.Named("to the peer: "+wire.Name(m)+": "+err.Error(), m.TraceParent))
 			return fmt.Errorf("encoding %s: %w", wire.Name(m), err)
 		}
 		size = len(frame)
 	}
 	if size > l.limits.MaxMessageBytes {
-		l.drop(synchronizer.DropTooLarge, fmt.Sprintf("to the peer: %s (%d bytes, maximum %d)", wire.Name(m), size, l.limits.MaxMessageBytes))
+		l.drop(synchronizer.DropTooLarge, traceparent.Named(fmt.Sprintf("to the peer: %s (%d bytes, maximum %d)", wire.Name(m), size, l.limits.MaxMessageBytes), m.TraceParent))
 		return fmt.Errorf("%w: %s has %d bytes, maximum %d", synchronizer.ErrTooLarge, wire.Name(m), size, l.limits.MaxMessageBytes)
 	}
 	return nil
