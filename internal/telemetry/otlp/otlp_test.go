@@ -258,3 +258,15 @@ func serve(t *testing.T, h http.Handler) string {
 	t.Cleanup(server.Close)
 	return server.URL
 }
+
+// TestVariableOfTheField: who has set it is told what to set.
+func TestVariableOfTheField(t *testing.T) {
+	log := &output{}
+	tracer, stop := Start(Options{
+		Service: "s", Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(),
+		Getenv: getenv(map[string]string{"OTEL_COLLECTOR_SVC": "collector:4317"}),
+	})
+	stop(t.Context())
+	require.Nil(t, tracer)
+	require.Contains(t, log.String(), "set OTEL_EXPORTER_OTLP_ENDPOINT")
+}

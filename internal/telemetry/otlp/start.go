@@ -34,6 +34,9 @@ type Options struct {
 func Start(o Options) (_ *tracing.Tracer, stop func(context.Context)) {
 	nothing := func(context.Context) {}
 	if !Enabled(o.Getenv) {
+		if o.Getenv("OTEL_COLLECTOR_SVC") != "" { // of charts in the field; theirs is gRPC
+			o.Logger.Info("OTEL_COLLECTOR_SVC is not used: for traces, set OTEL_EXPORTER_OTLP_ENDPOINT to the collector's URL for HTTP, such as http://collector:4318")
+		}
 		return nil, nothing
 	}
 	s, err := read(o.Getenv)
