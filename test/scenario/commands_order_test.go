@@ -169,6 +169,20 @@ func TestCommandsIntoABlackHole(t *testing.T) {
 		require.Equal(t, len(commands.sent)-len(commands.applied()), lost(t, pods...))
 		// Each of the two servers saw each command.
 		require.Equal(t, len(commands.sent), accepted(t, pods...))
+
+		// For a while both have a connection, of which one is dead: what the one counts
+		// as lost the other has delivered. Nothing vanishes without being counted.
+		second.heard(t, w, "heard-too")
+		network.hold(second.clients)
+		network.lead(first.clients)
+		network.lose(second.clients)
+		eventually(t, "the client is back", func() bool { return first.connected(t) == 1 })
+		commands.send(t, 5)
+		commands.arrives(t)
+		eventually(t, "both have taken them", func() bool { return accepted(t, pods...) == len(commands.sent)+5 })
+		network.end(second.clients, false)
+		eventually(t, "the second one knows", func() bool { return second.connected(t) == 0 })
+		eventually(t, "all is accounted for", func() bool { return len(commands.applied())+lost(t, pods...) == accepted(t, pods...) })
 		client.runs(t)
 		require.Zero(t, client.applied("unchanged"))
 	})
