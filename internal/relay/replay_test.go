@@ -134,6 +134,24 @@ func TestB033LiveBehindTheBacklog(t *testing.T) {
 	}
 }
 
+// The same when the connection has room for all: a client that has not said anything
+// yet may not be told anything.
+func TestB033LiveBeforeTheFirstFrame(t *testing.T) {
+	r := newReplayRig(t, ReplayLimits{}, Options{})
+	want := []string{"x1", "x-deleted", "y1", "x2", "y2"}
+	for _, name := range want[:3] {
+		r.take(command(synchronizer.EventPut, name, "{}"))
+	}
+	c := r.silent()
+	for _, name := range want[3:] {
+		r.take(command(synchronizer.EventPut, name, "{}"))
+	}
+	r.holds(5)
+	c.send(ping)
+	require.Equal(t, want, c.names(5))
+	r.holds(0)
+}
+
 // metricOf waits until so many records had this result.
 func (r *replayRig) metricOf(result string, n float64) {
 	r.t.Helper()
@@ -274,6 +292,27 @@ func TestB092ReplayHasItsOwnClock(t *testing.T) {
 	r.pass(1)
 	r.holds(0) // swept without anything else that happens
 	r.drops.Require(t, "replay_expired: DeleteObject a/c /v1/configmaps demo/past", "replay_expired: DeleteObject a/c /v1/configmaps demo/future")
+}
+
+// The clock that a server has by itself is not the wall clock either.
+func TestB092ReplayIgnoresTheWallClock(t *testing.T) {
+	var wall atomic.Int64
+	fake := newFakeQueue()
+	f := newFixture(t, Options{
+		Queue: fake, Replay: &ReplayLimits{TTL: time.Hour / 2},
+		Now: func() time.Time { return time.Now().Round(0).Add(time.Duration(wall.Load())) },
+	}, nil)
+	fake.tail <- []synchronizer.Record{command(synchronizer.EventDelete, "kept", "")}
+	require.Eventually(t, func() bool { n, _ := f.replay.held(); return n == 1 }, limit, time.Millisecond)
+	for _, step := range []time.Duration{time.Hour, -2 * time.Hour} {
+		wall.Add(int64(step))
+		f.replay.expire()
+		require.Less(t, f.replay.now(), time.Hour/2)
+		n, _ := f.replay.held()
+		require.Equal(t, 1, n)
+	}
+	require.Equal(t, []string{"kept"}, f.connect("a", "c").names(1))
+	require.Empty(t, f.drops.All())
 }
 
 // TestB099ReplayDrops: each message that is not kept is counted once, by its reason.
