@@ -16,12 +16,14 @@ PACKAGES = ./...
 FUZZTIME = 30s
 SEEDS = 1-3
 DURATION = 3m
+FLEET_SEEDS = 1
+FLEET_DURATION = 10m
 KILLS = 50
 # Linters are pinned in a module of their own, outside of the product's go.mod.
 tool = go tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help up test bench soak kills faults queues fuzz lint format generate
+.PHONY: help up test bench soak fleet-soak kills faults queues fuzz lint format generate
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +34,7 @@ help: ## Print this list
 	@echo '  make test PACKAGES=./internal/link   test these packages only'
 	@echo '  make fuzz FUZZTIME=5m                how long each fuzz target runs'
 	@echo '  make soak SEEDS=1-3 DURATION=3m      these seeds, each so long'
+	@echo '  make fleet-soak FLEET_SEEDS=1 FLEET_DURATION=10m'
 	@echo '  make kills SEEDS=1-3 KILLS=50        these seeds, each with so many kills'
 
 up: ## Synchronize a real cluster into a store on this machine and show it; Ctrl-C ends it
@@ -43,8 +46,12 @@ test: ## Run every test, those against a real API server included
 bench: ## Measure first sync and latency on this machine (ARGS go to each bench command)
 	@exec scripts/bench.sh $(ARGS)
 
-soak: ## Run the long run for SEEDS and append its figures to docs/results.md
-	@exec scripts/soak.sh $(SEEDS) $(DURATION)
+soak: ## Run the long runs, of a cluster and of a fleet, and append their figures to docs/results.md
+	@scripts/soak.sh $(SEEDS) $(DURATION)
+	@exec scripts/fleet-soak.sh $(FLEET_SEEDS) $(FLEET_DURATION)
+
+fleet-soak: ## Run the long run of a fleet alone, for FLEET_SEEDS
+	@exec scripts/fleet-soak.sh $(FLEET_SEEDS) $(FLEET_DURATION)
 
 kills: ## Kill ingesters under load for SEEDS and append the figures to docs/results.md
 	@exec scripts/ingest-kills.sh $(SEEDS) $(KILLS)

@@ -9,8 +9,8 @@
 # them but the last against a real API server that it starts, which takes its share
 # of the same cores, and what needs one: the HTTP endpoint and writing into the
 # cluster. Last come the queues and the relay, next to the brokers' own libraries, which
-# need Java 17 and Maven, or Docker, and the ingester into both databases, which needs
-# PostgreSQL. FLAGs go to every first sync. All of it is to take less than 30 minutes on
+# need Java 17 and Maven, or Docker, a server with 10,000 clients, and the ingester into
+# both databases, which needs PostgreSQL. FLAGs go to every first sync. All of it is to take less than 35 minutes on
 # an idle machine with two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -64,4 +64,5 @@ bench apply "${real[@]}"
 end_group "$kubernetes_group"
 bench queue
 bench relay
+bench fleet
 bench ingest

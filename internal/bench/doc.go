@@ -14,7 +14,8 @@
 //
 // Queue and Relay measure a part alone, in turn with the least that could do its
 // work: the broker's library, and before it a WebSocket, given the same bytes. Their
-// brokers are started by the scripts that people use.
+// brokers are started by the scripts that people use. Fleet measures what thousands of
+// clients cost one server; package fleetclient is one of them.
 //
 // The API server is a stub that replays LIST pages from memory, so that the two
 // cores are the system's, or a real one in which the benchmark makes its objects

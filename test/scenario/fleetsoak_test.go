@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,9 +130,11 @@ func (run soakRun) with(t *testing.T, seed uint64) string {
 	for i := range run.clients {
 		s.clients = append(s.clients, &soakClient{soak: s, number: i, random: rand.New(rand.NewPCG(seed, uint64(i)))})
 	}
-	alone := runtime.NumGoroutine()
 
 	s.storm(run.warmUp)
+	s.leave()
+	alone := atRest(run.calm).goroutines
+	s.storm(0) // connects
 	before := s.restful()
 	s.storm(run.duration)
 	after := s.restful()
@@ -149,14 +152,12 @@ func (run soakRun) with(t *testing.T, seed uint64) string {
 	}
 	require.LessOrEqual(t, after.goroutines, before.goroutines, "between two times at which all clients were idle")
 
-	for _, l := range s.idle {
-		s.ledger.end(l.session, l.sent, false)
-		l.Reset()
-		<-l.done
+	s.leave()
+	if left := atRest(run.calm).goroutines; left > alone {
+		var stacks strings.Builder
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
+		require.Failf(t, "goroutines are left behind", "%d instead of %d:\n%s", left, alone, stacks.String())
 	}
-	s.reading.Wait()
-	eventually(t, "no goroutine is left behind", func() bool { return runtime.NumGoroutine() <= alone })
-	eventually(t, "no client is counted", func() bool { return s.gauge() == 0 })
 	came, _, err := s.ledger.state()
 	require.NoError(t, err)
 	return fmt.Sprintf("| %d | %v | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %.0f | %d | %d → %d | %.2f → %.2f MiB | none |",
@@ -196,10 +197,8 @@ func (s *fleetSoak) start() {
 
 // storm lets all clients live for so long, and leaves each connected once.
 func (s *fleetSoak) storm(d time.Duration) {
-	for _, l := range s.idle {
-		s.ledger.end(l.session, l.sent, false)
-		l.Reset()
-		<-l.done
+	if s.idle != nil {
+		s.leave()
 	}
 	s.idle = make([]*live, len(s.clients))
 	// A deadline would make a dial fail a moment before the context has ended.
@@ -220,6 +219,18 @@ func (s *fleetSoak) storm(d time.Duration) {
 	require.NoError(s.t, g.Wait())
 	_, _, err := s.ledger.state()
 	require.NoError(s.t, err)
+}
+
+// leave ends all connections and waits until the server knows it.
+func (s *fleetSoak) leave() {
+	for _, l := range s.idle {
+		s.ledger.end(l.session, l.sent, false)
+		l.Reset()
+		<-l.done
+	}
+	s.idle = nil
+	s.reading.Wait()
+	eventually(s.t, "no client is counted", func() bool { return s.gauge() == 0 })
 }
 
 // keepTelling gives random clients something to read.
