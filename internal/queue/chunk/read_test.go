@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/queue/queuetest/memory"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 const (
@@ -371,6 +373,29 @@ func TestPublishedAgain(t *testing.T) {
 		b := next(t, c, 1000)
 		require.Len(t, b.Records, 1)
 		requireSame(t, large("account/a", 1), b.Records[0])
+		require.NoError(t, b.Ack(t.Context()))
+		nothing(t, c, time.Hour)
+		require.Empty(t, r.drops)
+	})
+}
+
+// TestPublishedAgainInAnotherTrace is the same record, and comes in one of the two.
+func TestPublishedAgainInAnotherTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		traced := func(digit string) synchronizer.Record {
+			whole := large("account/a", 1)
+			whole.Properties = append(whole.Properties, synchronizer.Property{
+				Name: traceparent.Name, Value: "00-" + strings.Repeat(digit, 32) + "-" + strings.Repeat(digit, 16) + "-01",
+			})
+			return whole
+		}
+		r := newRig(t, nil)
+		r.put(t, r.chunksOf(t, traced("1"))[:4]...)
+		require.NoError(t, r.queue.Publish(t.Context(), synchronizer.Out, []synchronizer.Record{traced("2")}))
+		c := r.consume(t)
+		b := next(t, c, 1000)
+		require.Len(t, b.Records, 1)
+		requireSame(t, traced("1"), b.Records[0])
 		require.NoError(t, b.Ack(t.Context()))
 		nothing(t, c, time.Hour)
 		require.Empty(t, r.drops)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"synchronizer"
+	"synchronizer/internal/telemetry/traceparent"
 )
 
 const (
@@ -33,7 +34,8 @@ const (
 func sizeOf(r *synchronizer.Record) int { return r.Size() + 16*len(r.Properties) }
 
 // identity is a hash of the whole record. Properties without a value do not
-// count, since some brokers leave them out.
+// count, since some brokers leave them out, nor does the trace, since a call that is
+// repeated makes another.
 func identity(r *synchronizer.Record) string {
 	h := sha256.New()
 	text := func(s string) {
@@ -44,7 +46,7 @@ func identity(r *synchronizer.Record) string {
 	slices.SortFunc(list, func(a, b synchronizer.Property) int { return cmp.Compare(a.Name, b.Name) })
 	text(r.Key)
 	for i := range list {
-		if list[i].Value != "" {
+		if list[i].Value != "" && list[i].Name != traceparent.Name {
 			text(list[i].Name)
 			text(list[i].Value)
 		}
