@@ -56,16 +56,20 @@ func (s *Server) dispatchAll(records []synchronizer.Record) {
 		return
 	}
 	seed := maphash.MakeSeed()
+	shares := make([][]*synchronizer.Record, workers)
+	for i := range records {
+		worker := maphash.Comparable(seed, clusterOf(&records[i])) % uint64(workers)
+		shares[worker] = append(shares[worker], &records[i])
+	}
 	var group sync.WaitGroup
-	for worker := range workers {
-		group.Go(func() {
-			for i := range records {
-				id := clusterOf(&records[i])
-				if maphash.Comparable(seed, id)%uint64(workers) == uint64(worker) {
-					s.dispatch(&records[i])
+	for _, share := range shares {
+		if len(share) > 0 {
+			group.Go(func() {
+				for _, r := range share {
+					s.dispatch(r)
 				}
-			}
-		})
+			})
+		}
 	}
 	group.Wait()
 }

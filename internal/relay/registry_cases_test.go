@@ -20,12 +20,12 @@ import (
 // TestB022OldConnectionLeavesLate: the end of a connection that was replaced takes
 // nothing away from the newer one, whenever it comes.
 func TestB022OldConnectionLeavesLate(t *testing.T) {
-	repeats := 1000
-	if testing.Short() {
-		repeats = 100
-	}
 	for name, replay := range map[string]*ReplayLimits{"without replay": nil, "with replay": {}} {
 		t.Run(name, func(t *testing.T) {
+			repeats := 1000
+			if testing.Short() || replay != nil {
+				repeats = 200
+			}
 			fake := newFakeQueue()
 			f := newFixture(t, Options{Queue: fake, Replay: replay}, nil)
 			var group sync.WaitGroup

@@ -4,13 +4,17 @@ package relay
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
+	"synchronizer/internal/queue"
 )
 
 // full keeps records of so many payload bytes until a backlog is at its limit of
@@ -61,6 +65,32 @@ func BenchmarkReplayKeep(b *testing.B) {
 				backlog.lost = backlog.lost[:0]
 			}
 			b.ReportMetric(full(b, payload, 64<<20), "heap/limit")
+		})
+	}
+}
+
+// BenchmarkDispatch reads records of the field's encoding, which cost most, for 100
+// clusters.
+func BenchmarkDispatch(b *testing.B) {
+	e := queue.Encoder{Encoding: queue.Field, Producer: queue.Backend}
+	records := make([]synchronizer.Record, 500)
+	for i := range records {
+		m := ask("a", fmt.Sprint(i%100), fmt.Sprint(i))
+		m.Event, m.Body = synchronizer.EventPut, []byte(`{"data":"`+strings.Repeat("x", 2000)+`"}`)
+		var err error
+		records[i], err = e.Encode(&m, queue.Extra{})
+		require.NoError(b, err)
+	}
+	for _, workers := range []int{1, 2, 10} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			s := New(Options{
+				Queue: newFakeQueue(), Workers: workers, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+				Drop: func(synchronizer.DropReason, string) {},
+			})
+			for b.Loop() {
+				s.dispatchAll(records)
+			}
+			b.ReportMetric(float64(b.N*len(records))/b.Elapsed().Seconds(), "records/s")
 		})
 	}
 }
