@@ -92,7 +92,12 @@ func TestClientThatNeverSaysAnything(t *testing.T) {
 	s, links := testServer(t, linktest.Setup{PingInterval: 50 * time.Millisecond}, (*httptest.Server).Start)
 	rawClient(t, s, "", nil)
 	l := (<-links).(*v1)
-	require.ErrorIs(t, <-listenTo(t.Context(), l), synchronizer.ErrDisconnected)
+	select {
+	case err := <-listenTo(t.Context(), l):
+		require.ErrorIs(t, err, synchronizer.ErrDisconnected)
+	case <-time.After(linktest.Limit):
+		require.Fail(t, "nobody notices")
+	}
 	require.NoError(t, l.Close(1000, ""))
 }
 
