@@ -5,10 +5,13 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"synchronizer"
@@ -116,15 +119,19 @@ func (r *rig) startClient(ctx context.Context, setup clientSetup, profile string
 }
 
 // freePort is a port that was free a moment ago, for a program that cannot choose
-// one itself and tell.
+// one itself and tell. It is below those that outgoing connections take, of which a
+// benchmark may have many.
 func freePort(ctx context.Context) (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+	for range 1000 {
+		port := 15000 + rand.IntN(17000)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return 0, fmt.Errorf("finding a free port: %w", err)
+		}
+		return port, nil
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	return port, nil
+	return 0, errors.New("finding a free port: none after 1,000 tries")
 }

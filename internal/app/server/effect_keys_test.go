@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"io"
 	"net"
 	"net/http"
@@ -59,13 +60,19 @@ func withoutIngester(c *config.Config) {
 	c.Ingester.Enabled = &no
 }
 
-// free is a port that nobody has just now.
+// free is a port that nobody has just now, below those that outgoing connections
+// take.
 func free(t *testing.T) (port int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().(*net.TCPAddr).Port
+	for range 1000 {
+		port = 15000 + rand.IntN(17000)
+		if l, err := net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	require.Fail(t, "no port is free")
+	return 0
 }
 
 // TestEffectOfPorts: backend.port is for clients on all interfaces, backend.listen
