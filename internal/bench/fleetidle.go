@@ -89,7 +89,7 @@ func (o *FleetOptions) idle(ctx context.Context, report *Report) (err error) {
 
 	o.Progress.Start("waiting", 0)
 	defer o.Progress.Stop()
-	if err := wait(ctx, min(settleIdle, o.Duration)); err != nil { // until what the connections have left to do is done
+	if err := r.settled(ctx, min(settleIdle, o.Duration)); err != nil {
 		return err
 	}
 	if err := r.nextPhase(ctx); err != nil {
@@ -127,5 +127,28 @@ func (o *FleetOptions) idle(ctx context.Context, report *Report) (err error) {
 	return nil
 }
 
-// settleIdle is above the time that an ingester takes for 10,000 connections.
-const settleIdle = 5 * time.Second
+// settleIdle is the longest time for which a server may work on what connections
+// have left, such as rows of an ingester; the least is a tenth of it.
+const settleIdle = 30 * time.Second
+
+// settled waits until the server's process has little to do.
+func (r *fleetRig) settled(ctx context.Context, most time.Duration) error {
+	last, err := r.backend.usage()
+	if err != nil {
+		return err
+	}
+	for start := time.Now(); time.Since(start) < most; {
+		if err := wait(ctx, most/10); err != nil {
+			return err
+		}
+		now, err := r.backend.usage()
+		if err != nil {
+			return err
+		}
+		if now.CPU-last.CPU < most/100 { // a tenth of a core
+			return nil
+		}
+		last = now
+	}
+	return nil
+}

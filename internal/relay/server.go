@@ -203,6 +203,9 @@ func (s *Server) Ready() error {
 	}
 }
 
+// Clients is the number of clusters with a client that is connected here.
+func (s *Server) Clients() int { return s.registry.count() }
+
 // IngesterPresent reports whether an ingester of this project has announced
 // itself lately: it understands more than one of the field.
 func (s *Server) IngesterPresent() bool {

@@ -202,7 +202,7 @@ func address(l net.Listener) string {
 func (b *Backend) Run(ctx context.Context) error {
 	var parts []func(context.Context) error
 	if b.relay != nil {
-		parts = append(parts, b.serveClients, func(ctx context.Context) error { return b.untilEnd(ctx, "relay", b.relay.Run) })
+		parts = append(parts, b.serveClients, b.keepSmall, func(ctx context.Context) error { return b.untilEnd(ctx, "relay", b.relay.Run) })
 	}
 	if b.ingester != nil {
 		parts = append(parts, b.ingester.Announce, func(ctx context.Context) error { return b.untilEnd(ctx, "ingester", b.ingester.Run) })
