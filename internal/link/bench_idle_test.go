@@ -43,11 +43,11 @@ func (discarding) Publish(context.Context, synchronizer.Direction, []synchronize
 }
 
 // idle connects as cheaply as can be, says Ping, and leaves the connection alone.
-func idle(b *testing.B, address string, n int) net.Conn {
+func idle(b *testing.B, address string, n int, headers string) net.Conn {
 	c, err := net.Dial("tcp", address)
 	require.NoError(b, err)
 	_, err = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: zrriNP9ApfGOoUH5JJ1E7w==\r\nSec-WebSocket-Version: 13\r\n"+
-		"X-API-KEY: key\r\nX-API-ACCOUNT: 11111111-2222-4333-8444-555555555555\r\nX-API-CLUSTER: cluster-%d\r\nX-SYNCHRONIZER-VERSION: v0.0.140\r\nX-HELM-VERSION: v1.30.0\r\nX-GIT-VERSION: v1.36.3\r\nX-CLOUD-PROVIDER: aws\r\n\r\n", n)
+		"X-API-KEY: key\r\nX-API-ACCOUNT: 11111111-2222-4333-8444-555555555555\r\nX-API-CLUSTER: cluster-%d\r\nX-SYNCHRONIZER-VERSION: v0.0.140\r\nX-HELM-VERSION: v1.30.0\r\nX-GIT-VERSION: v1.36.3\r\nX-CLOUD-PROVIDER: aws\r\n%s\r\n", n, headers)
 	require.NoError(b, err)
 	answer, err := http.ReadResponse(bufio.NewReaderSize(c, 512), nil)
 	require.NoError(b, err)
@@ -66,12 +66,13 @@ func BenchmarkIdleLinks(b *testing.B) {
 	const links = 2000
 	type rig struct {
 		handler http.Handler
+		headers string      // of the upgrade requests
 		heard   func() bool // all have said Ping
 	}
-	for name, start := range map[string]func(b *testing.B) rig{
+	starts := map[string]func(b *testing.B) rig{
 		"link": func(*testing.B) rig {
 			var in atomic.Int64
-			return rig{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			return rig{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				hello, _, err := link.ParseHello(r, link.ExtraHeaders{})
 				if err != nil {
 					return
@@ -85,7 +86,7 @@ func BenchmarkIdleLinks(b *testing.B) {
 					_, _ = l.Receive(b.Context())
 					_ = l.Close(1000, "")
 				}()
-			}), func() bool { return in.Load() == links }}
+			}), heard: func() bool { return in.Load() == links }}
 		},
 		"relay": func(b *testing.B) rig {
 			reg := prometheus.NewRegistry()
@@ -96,9 +97,15 @@ func BenchmarkIdleLinks(b *testing.B) {
 			})
 			go func() { _ = s.Run(b.Context()) }()
 			require.Eventually(b, func() bool { return s.Ready() == nil }, linktest.Limit, time.Millisecond)
-			return rig{s, func() bool { return gauge(reg, "synchronizer_connected_clients_count") == links }}
+			return rig{handler: s, heard: func() bool { return gauge(reg, "synchronizer_connected_clients_count") == links }}
 		},
-	} {
+	}
+	starts["relay that sends Pings"] = func(b *testing.B) rig {
+		r := starts["relay"](b)
+		r.headers = "X-SYNCHRONIZER-PING: 50s\r\n"
+		return r
+	}
+	for name, start := range starts {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				r := start(b)
@@ -106,7 +113,7 @@ func BenchmarkIdleLinks(b *testing.B) {
 				before, goroutines := collected(), runtime.NumGoroutine()
 				conns := make([]net.Conn, links)
 				for i := range conns {
-					conns[i] = idle(b, server.Listener.Addr().String(), i)
+					conns[i] = idle(b, server.Listener.Addr().String(), i, r.headers)
 				}
 				require.Eventually(b, r.heard, linktest.Limit, time.Millisecond)
 				<-time.After(3 * time.Second) // who has just said something is waited for otherwise
