@@ -146,13 +146,22 @@ func TestPatient(t *testing.T) {
 	poll("c")
 	require.True(t, p.AwaitFor(time.Millisecond))
 	poll("d")
+	// Two frames so small that the second is in the WebSocket's buffer already.
+	var m synchronizer.Message
+	_, err = peer.conn.Write(append(peer.frame(opBinary, nil), peer.frame(opBinary, nil)...))
+	require.NoError(t, err)
+	for range 2 {
+		require.True(t, p.AwaitFor(linktest.Limit))
+		ok, err := p.Poll(&m)
+		require.NoError(t, err)
+		require.False(t, ok, "that is no message")
+	}
 	// A frame that comes byte by byte, behind a Ping.
 	require.NoError(t, peer.write(opBinary, pingMessage))
 	frame := early(peer, "e")
 	_, err = peer.conn.Write(frame[:1])
 	require.NoError(t, err)
 	p.Await()
-	var m synchronizer.Message
 	ok, err := p.Poll(&m)
 	require.NoError(t, err)
 	require.False(t, ok, "a Ping is nothing for the caller")
