@@ -312,9 +312,12 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(context.Context, strin
 // measured; paths, which are of this machine, are left out.
 func commandLine(cmd *cobra.Command) string {
 	line := []string{cmd.CommandPath()}
-	for _, name := range []string{"objects", "seed", "runs", "rate", "changes", "callers", "puts", "records", "messages", "clients", "kinds", "absent", "duration", "seconds", "strategy", "settle", "idle"} {
+	for _, name := range []string{"objects", "seed", "runs", "rate", "changes", "callers", "puts", "records", "messages", "clients", "kinds", "absent", "duration", "seconds", "ingest", "strategy", "settle", "idle"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
-			line = append(line, "--"+name, flag.Value.String())
+			line = append(line, "--"+name)
+			if flag.Value.Type() != "bool" {
+				line = append(line, flag.Value.String())
+			}
 		}
 	}
 	if queues, err := cmd.Flags().GetStringSlice("queue"); err == nil && cmd.Flags().Changed("queue") {

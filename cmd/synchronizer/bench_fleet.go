@@ -39,6 +39,7 @@ processes (ulimit -n). With the defaults it takes less than four minutes.`,
 	f.registerReport(cmd, 5)
 	f.registerProfiles(cmd)
 	cmd.Flags().IntVar(&o.Clients, "clients", 10000, "number of clients that are connected")
+	cmd.Flags().BoolVar(&o.Ingester, "ingest", false, "also ingest, while clients are idle, what the server says of them")
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Minute, "how long idle clients are watched")
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", bench.FleetSeconds, "how long messages flow in each run and direction; below the default, the other parts become smaller, too")
 	return cmd

@@ -24,6 +24,7 @@ type FleetOptions struct {
 	Clients  int           // that are connected and idle
 	Duration time.Duration // for which they are watched
 	Seconds  float64       // for which messages flow, each way
+	Ingester bool          // whether the server of idle clients ingests, too
 	Runs     int
 	Command  string
 	Progress *Progress
@@ -76,9 +77,13 @@ func Fleet(ctx context.Context, o FleetOptions) (_ *Report, err error) {
 	if err := o.replay(ctx, report); err != nil {
 		return nil, fmt.Errorf("measuring replay: %w", err)
 	}
+	beside := "the ingester: a consumer that counts takes its place. With one, new clusters cost the process more a minute after they have come, when the ingester asks each for its first reconciliation"
+	if o.Ingester {
+		report.Benchmark += ", ingested"
+		beside = "the ingester, which it has only while clients are idle: in the other parts a consumer that counts takes its place"
+	}
 	report.Notes = append(report.Notes,
-		"The server is a process wired as `synchronizer server` is, with the embedded queue and, while its clients are idle, with ingester, SQLite and API. "+
-			"In the other parts it has no ingester: its consumer only counts. The clients are in the process of the benchmark, each a WebSocket of its own without TLS that says a Ping when it has connected and then every 50 s, spread evenly.",
+		"The server is a process wired as `synchronizer server` is, with the embedded queue, but for "+beside+". The clients are in the process of the benchmark, each a WebSocket of its own without TLS that says a Ping when it has connected and then every 50 s, spread evenly.",
 		fmt.Sprintf("Connecting counts from the first dial until the consumer has read what the server says of every connection (ServerConnected, confirmed by the queue before the client is let in, and ConnectedClients); %d clients are being connected at a time. "+
 			"CPU of idle clients is that of the server's process during %s; memory is looked at in the end.", dialAtOnce, o.Duration),
 		fmt.Sprintf("Messages are PutObjects of %s bytes, evenly spread. Their time counts from when they were due, so that waiting for the one before counts as well, until the consumer, or the client, has read them.", number(recordBytes)),

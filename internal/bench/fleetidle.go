@@ -60,7 +60,7 @@ func (o *FleetOptions) connectAll(ctx context.Context, r *fleetRig, n int) (*fle
 
 // idle watches clients that only say Ping.
 func (o *FleetOptions) idle(ctx context.Context, report *Report) (err error) {
-	r, err := o.startFleet(ctx, "idle", true, 0)
+	r, err := o.startFleet(ctx, "idle", o.Ingester, 0)
 	if err != nil {
 		return err
 	}
