@@ -3,6 +3,7 @@
 package ingest
 
 import (
+	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type agenda struct {
 
 	mu     sync.Mutex
 	due    map[agendaKey]*appointment
+	order  byTime // those of due; a server's clients may all have come at once
 	listed map[agendaKey]time.Time // when a kind was last listed for failing patches
 	waits  int                     // objects in due
 	asked  map[synchronizer.ClusterID]int
@@ -96,11 +98,27 @@ func (a *agenda) add(key agendaKey, at time.Time) *appointment {
 	if p == nil {
 		p = &appointment{agendaKey: key, at: at}
 		a.due[key] = p
-		select {
-		case a.wake <- struct{}{}:
-		default:
+		heap.Push(&a.order, p)
+		if a.order[0] == p {
+			poke(a.wake)
 		}
 	}
+	return p
+}
+
+// byTime is a heap of appointments, the earliest first.
+type byTime []*appointment
+
+func (h byTime) Len() int           { return len(h) }
+func (h byTime) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h byTime) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byTime) Push(p any)        { *h = append(*h, p.(*appointment)) }
+
+func (h *byTime) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
 	return p
 }
 
@@ -132,18 +150,13 @@ func (a *agenda) take(now time.Time) (*appointment, time.Duration) {
 			delete(a.listed, key)
 		}
 	}
-	var first *appointment
-	for _, p := range a.due {
-		if first == nil || p.at.Before(first.at) {
-			first = p
-		}
-	}
-	switch {
-	case first == nil:
+	if len(a.order) == 0 {
 		return nil, time.Hour
-	case first.at.After(now):
-		return nil, first.at.Sub(now)
 	}
+	if at := a.order[0].at; at.After(now) {
+		return nil, at.Sub(now)
+	}
+	first := heap.Pop(&a.order).(*appointment)
 	delete(a.due, first.agendaKey)
 	if first.kind == (synchronizer.Kind{}) {
 		a.asked[first.ClusterID]++

@@ -75,8 +75,10 @@ func (i *Ingester) resumeFirstSyncs(ctx context.Context) error {
 	return nil
 }
 
-// firstSync lists the sentinel for every kind of which nothing was heard.
-func (i *Ingester) firstSync(ctx context.Context, id synchronizer.ClusterID, buf *[]byte) error {
+// firstSync lists the sentinel for every kind of which nothing was heard. All of them
+// are one call of the queue, and nothing is read of kinds that the store does not
+// have: ten thousand clusters may have come at once.
+func (i *Ingester) firstSync(ctx context.Context, id synchronizer.ClusterID) error {
 	status, err := i.statusOf(ctx, id)
 	if err != nil || status == nil {
 		return err
@@ -90,19 +92,24 @@ func (i *Ingester) firstSync(ctx context.Context, id synchronizer.ClusterID, buf
 		known[status.Kinds[k].Kind] = true
 	}
 	msgID, depth := chain(&synchronizer.Message{})
-	missing := false
+	var records []synchronizer.Record
 	for _, kind := range i.V1Kinds {
 		if known[kind] || i.appends(kind) {
 			continue
 		}
-		missing = true
 		l := listing{ClusterKind: synchronizer.ClusterKind{ClusterID: id, Kind: kind}, msgID: msgID, depth: depth}
-		if err := i.list(ctx, &l, buf); err != nil {
+		record, err := i.listRecord(&l, synchronizer.KnownObject{Name: sentinelName})
+		if err != nil {
 			return err
 		}
+		records = append(records, record)
 	}
-	if !missing {
+	if len(records) == 0 {
 		i.agenda.finished(id)
+		return nil
 	}
-	return nil
+	i.metrics.listed.Add(float64(len(records)))
+	return i.persist(ctx, "queue", "publishing first reconciliations", func(ctx context.Context) error {
+		return i.Queue.Publish(ctx, synchronizer.In, records)
+	})
 }

@@ -66,13 +66,9 @@ func chain(m *synchronizer.Message) (msgID string, depth int) {
 // list publishes one listing. Only what is read and confirmed is an answer: while
 // the database or the queue is away, it waits.
 func (i *Ingester) list(ctx context.Context, l *listing, buf *[]byte) error {
-	m := synchronizer.Message{
-		Event: synchronizer.EventReconciliation, ClusterID: l.ClusterID, MsgID: l.msgID, Depth: l.depth, ServerInitiated: true,
-		Known: map[synchronizer.Kind][]synchronizer.KnownObject{l.Kind: {}},
-	}
-	record, err := i.Encoder.Encode(&m, queue.Extra{})
+	record, err := i.listRecord(l)
 	if err != nil {
-		return fmt.Errorf("encoding reconciliation: %w", err) // of our own making: cannot happen
+		return err
 	}
 	before, ok := bytes.CutSuffix(record.Payload, []byte(listEnd))
 	if !ok {
@@ -105,7 +101,7 @@ func (i *Ingester) list(ctx context.Context, l *listing, buf *[]byte) error {
 		}
 	}
 	if tooLarge {
-		i.Drop(synchronizer.DropTooLarge, fmt.Sprintf("%s %s %s: a list of %d objects or more", m.Event, l.ClusterID, l.Kind, count))
+		i.Drop(synchronizer.DropTooLarge, fmt.Sprintf("%s %s %s: a list of %d objects or more", synchronizer.EventReconciliation, l.ClusterID, l.Kind, count))
 	} else {
 		i.metrics.listed.Add(float64(count))
 	}
@@ -113,6 +109,18 @@ func (i *Ingester) list(ctx context.Context, l *listing, buf *[]byte) error {
 		*buf = nil
 	}
 	return nil
+}
+
+// listRecord is the record of a listing of the objects given.
+func (i *Ingester) listRecord(l *listing, known ...synchronizer.KnownObject) (synchronizer.Record, error) {
+	record, err := i.Encoder.Encode(&synchronizer.Message{
+		Event: synchronizer.EventReconciliation, ClusterID: l.ClusterID, MsgID: l.msgID, Depth: l.depth, ServerInitiated: true,
+		Known: map[synchronizer.Kind][]synchronizer.KnownObject{l.Kind: append([]synchronizer.KnownObject{}, known...)},
+	}, queue.Extra{})
+	if err != nil {
+		return record, fmt.Errorf("encoding reconciliation: %w", err) // of our own making: cannot happen
+	}
+	return record, nil
 }
 
 // listEnd is how the payload of a reconciliation of one kind without objects ends.

@@ -147,7 +147,7 @@ func (i *Ingester) keepAgenda(ctx context.Context) error {
 			return err
 		}
 		if due.kind == (synchronizer.Kind{}) {
-			err = i.firstSync(ctx, due.ClusterID, &buf)
+			err = i.firstSync(ctx, due.ClusterID)
 		} else {
 			msgID, depth := chain(&synchronizer.Message{})
 			err = i.list(ctx, &listing{
