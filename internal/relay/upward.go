@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"synchronizer/internal/queue"
 	"synchronizer/internal/telemetry/traceparent"
 )
+
+var errPanic = errors.New("a frame could not be handled")
 
 // lively is how long a client that has said something is waited for as one that
 // says more.
@@ -70,10 +73,17 @@ func (l impatient) Poll(m *synchronizer.Message) (ok bool, err error) {
 // messages are reused, since their address goes to the encoder.
 var messages = sync.Pool{New: func() any { return new(synchronizer.Message) }}
 
-// carry carries one message, if the next frame is one.
-func (c *connection) carry(ctx context.Context, from link.Patient) error {
+// carry carries one message, if the next frame is one. A fault of ours that one
+// client finds ends its connection, never those of all others with the process.
+func (c *connection) carry(ctx context.Context, from link.Patient) (err error) {
 	m := messages.Get().(*synchronizer.Message)
 	defer func() {
+		if fault := recover(); fault != nil {
+			c.server.options.Logger.Error("panic while a frame was handled: the connection ends; please report it",
+				"account", c.id().Account, "cluster", c.id().Cluster, "panic", fault, "stack", string(debug.Stack()))
+			err = errPanic
+			return // the message may be in somebody's hands
+		}
 		*m = synchronizer.Message{} // what it holds is done with
 		messages.Put(m)
 	}()

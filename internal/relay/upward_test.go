@@ -4,6 +4,7 @@ package relay
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"synchronizer"
 	"synchronizer/internal/link/stock"
+	"synchronizer/internal/link"
 	"synchronizer/internal/queue"
 )
 
@@ -213,4 +215,29 @@ func TestUpwardFromStockClient(t *testing.T) {
 	require.Equal(t, body, string(r.Payload), "the exact bytes of the object")
 	require.Equal(t, "get-one", r.Property(queue.PropertyMsgID))
 	require.Equal(t, "5", r.Property(queue.PropertyDepth), "2 + 1 down, + 1 in the answer, + 1 up")
+}
+
+// panicking is a link whose messages make the server panic.
+type panicking struct{ synchronizer.Link }
+
+func (panicking) Receive(context.Context) (synchronizer.Message, error) { panic("of a frame") }
+
+// TestPanicEndsOneConnection: what one client makes the server stumble over costs it
+// its connection, and others nothing.
+func TestPanicEndsOneConnection(t *testing.T) {
+	first := true
+	f := newFixture(t, Options{Link: link.Options{Wrap: func(l synchronizer.Link) synchronizer.Link {
+		if first {
+			first = false
+			return panicking{l}
+		}
+		return l
+	}}}, nil)
+	unlucky := f.connect("a", "one")
+	unlucky.ended()
+	require.Contains(t, f.log.String(), "panic=\"of a frame\"")
+	other := f.connect("a", "two")
+	other.send(`{"Depth":1,"Event":0,"Kind":{"Group":"","Version":"v1","Resource":"pods","AdditionalProperties":null},"MsgId":"m","Name":"n","Namespace":"d","Checksum":"c","ResourceVersion":0,"AdditionalProperties":null}`)
+	r := f.object()
+	require.Equal(t, "n", r.Property(queue.PropertyName))
 }
