@@ -88,7 +88,7 @@ type fleetSoak struct {
 	clients []*soakClient
 	idle    []*live // of each client, between two storms
 
-	sessions, finished, resets, replaced, slow, blackHoles, sent, received atomic.Int64
+	sessions, finished, resets, replaced, slow, floods, blackHoles, sent, received atomic.Int64
 }
 
 const soakHoles = 4
@@ -145,7 +145,7 @@ func (run soakRun) with(t *testing.T, seed uint64) string {
 	} {
 		require.Positive(t, n.Load(), name)
 	}
-	dropped := s.counted("synchronizer_drops_total", map[string]string{"reason": string(synchronizer.DropBacklog)})
+	dropped := s.missed()
 	require.Positive(t, dropped, "slow readers did not miss anything")
 	if run.heap && after.heapMiB > before.heapMiB*1.1 {
 		require.Failf(t, "the heap has grown", "from %.2f MiB to %.2f MiB", before.heapMiB, after.heapMiB)
@@ -278,6 +278,11 @@ func (s *fleetSoak) restful() footprint {
 
 func (s *fleetSoak) counted(name string, labels map[string]string) float64 {
 	return counter(s.backend.registry, name, labels)
+}
+
+// missed is how much slow readers were not told.
+func (s *fleetSoak) missed() float64 {
+	return s.counted("synchronizer_drops_total", map[string]string{"reason": string(synchronizer.DropBacklog)})
 }
 
 func (s *fleetSoak) gauge() float64 { return s.counted("synchronizer_connected_clients_count", nil) }
