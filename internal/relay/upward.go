@@ -44,11 +44,14 @@ func (c *connection) await(from link.Patient, ended func(error)) {
 
 func (c *connection) work(from link.Patient, ended func(error)) {
 	for {
-		if err := c.carry(c.ctx, from); err != nil {
+		spoke, err := c.carry(c.ctx, from)
+		if err != nil {
 			ended(err)
 			return
 		}
-		if !from.AwaitFor(lively) {
+		// A Ping says that there was nothing to say. To be woken costs an idle server
+		// more than what it does then, so nobody waits for what may come behind it.
+		if !spoke || !from.AwaitFor(lively) {
 			go c.await(from, ended)
 			return
 		}
@@ -73,9 +76,9 @@ func (l impatient) Poll(m *synchronizer.Message) (ok bool, err error) {
 // messages are reused, since their address goes to the encoder.
 var messages = sync.Pool{New: func() any { return new(synchronizer.Message) }}
 
-// carry carries one message, if the next frame is one. A fault of ours that one
+// carry carries one message, if the next frame is one (spoke). A fault of ours that one
 // client finds ends its connection, never those of all others with the process.
-func (c *connection) carry(ctx context.Context, from link.Patient) (err error) {
+func (c *connection) carry(ctx context.Context, from link.Patient) (spoke bool, err error) {
 	m := messages.Get().(*synchronizer.Message)
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -89,11 +92,11 @@ func (c *connection) carry(ctx context.Context, from link.Patient) (err error) {
 	}()
 	ok, err := from.Poll(m)
 	if err != nil || !ok {
-		return err
+		return false, err
 	}
 	c.unheard.hears()
 	if m.Event != synchronizer.EventBatch {
-		return c.forward(ctx, m, m.MsgID, m.Depth)
+		return true, c.forward(ctx, m, m.MsgID, m.Depth)
 	}
 	// Items stand for themselves, under MsgID, Depth and trace of their batch. All
 	// of them are given to forward, also after an error, so that each is counted.
@@ -103,7 +106,7 @@ func (c *connection) carry(ctx context.Context, from link.Patient) (err error) {
 			err = e
 		}
 	}
-	return err
+	return true, err
 }
 
 // forward stamps one message and hands it to the publisher.
