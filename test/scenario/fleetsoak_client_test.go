@@ -220,20 +220,23 @@ func (c *soakClient) replace(ctx context.Context, old *live, n int) error {
 	return errors.Join(err, c.finish(next))
 }
 
-// readNothing is told much; every eighth time more than the server and the buffers of
-// the systems keep for it, until it shows. Then it reads it all after all, or goes.
+// readNothing is told much; now and then, and until it has shown once, more than the
+// server and the buffers of the systems keep for it. Then it reads it all after all,
+// or goes.
 func (c *soakClient) readNothing(ctx context.Context, l *live, n int) error {
-	flood, tooMuch := c.soak.run.flood, c.soak.floods.Add(1)%8 == 1
+	flood, missed := c.soak.run.flood, c.soak.missed()
+	tooMuch := missed == 0 || c.soak.floods.Add(1)%8 == 0
+	told := ctx
 	if tooMuch {
-		flood *= 4
+		// In a short run also when its time is over.
+		flood, told = 4*flood, context.WithoutCancel(ctx)
 	}
-	missed := c.soak.missed()
-	if err := c.soak.tell(ctx, c.number, flood); err != nil {
+	if err := c.soak.tell(told, c.number, flood); err != nil {
 		c.reset(l)
 		return c.unless(ctx, err)
 	}
-	for tries := 0; tooMuch && tries < 100 && c.soak.missed() == missed && ctx.Err() == nil; tries++ {
-		c.rest(ctx, 200*time.Millisecond)
+	for tries := 0; tooMuch && tries < 100 && c.soak.missed() == missed; tries++ {
+		c.rest(told, 200*time.Millisecond)
 	}
 	c.rest(ctx, 500*time.Millisecond)
 	c.say(ctx, l, n)
