@@ -31,7 +31,7 @@ type agenda struct {
 
 	mu     sync.Mutex
 	due    map[agendaKey]*appointment
-	order  byTime // those of due; a server's clients may all have come at once
+	order  byTime                  // those of due; a server's clients may all have come at once
 	listed map[agendaKey]time.Time // when a kind was last listed for failing patches
 	waits  int                     // objects in due
 	asked  map[synchronizer.ClusterID]int

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
-	"synchronizer/internal/link/stock"
 	"synchronizer/internal/link"
+	"synchronizer/internal/link/stock"
 	"synchronizer/internal/queue"
 )
 
