@@ -3,14 +3,12 @@
 package app_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,30 +29,12 @@ import (
 
 const limit = time.Minute
 
-// output is a log that many goroutines write.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // rig is a backend with the embedded queue and SQLite, and a client of it that
 // watches one deployment.
 type rig struct {
 	backend *server.Backend
 	item    recorded.Item
-	log     *output // of the client
+	log     *otlptest.Log // of the client
 }
 
 // running runs parts until the test ends.
@@ -108,7 +88,7 @@ func start(t *testing.T) *rig {
 }
 
 // watch runs a client of a server for a cluster that has one deployment.
-func watch(t *testing.T, url, accessKey string, run func(string, func(context.Context) error, func())) (item recorded.Item, log *output) {
+func watch(t *testing.T, url, accessKey string, run func(string, func(context.Context) error, func())) (item recorded.Item, log *otlptest.Log) {
 	t.Helper()
 	for item = range recorded.Generate(recorded.Deployments, 1, 1) { //nolint:revive // there is one
 	}
@@ -124,7 +104,7 @@ func watch(t *testing.T, url, accessKey string, run func(string, func(context.Co
 	c, _, err := config.LoadClient(config.Env{}.With("CONFIG", dir))
 	require.NoError(t, err)
 	t.Setenv("KS_LOGGER_LEVEL", "debug")
-	log = &output{}
+	log = &otlptest.Log{}
 	p := app.NewProcess(log)
 	stop := p.StartTracing("client")
 	cl, err := client.Open(t.Context(), p, c, kube.LoadOptions{Flag: filepath.Join(dir, "kubeconfig")}, true)

@@ -107,15 +107,7 @@ func TestFleetSoak(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Logf("seed %d", seed)
 			row := run.with(t, seed)
-			t.Log(row)
-			if run.results == "" {
-				return
-			}
-			f, err := os.OpenFile(run.results, os.O_APPEND|os.O_WRONLY, 0)
-			require.NoError(t, err)
-			_, err = f.WriteString(row + "\n")
-			require.NoError(t, err)
-			require.NoError(t, f.Close())
+			report(t, run.results, row)
 		})
 	}
 }

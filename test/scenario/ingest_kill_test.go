@@ -68,15 +68,7 @@ func TestIngestersKilled(t *testing.T) {
 	for _, seed := range run.seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			row := run.with(t, broker.URL, seed)
-			t.Log(row)
-			if run.results == "" {
-				return
-			}
-			f, err := os.OpenFile(run.results, os.O_APPEND|os.O_WRONLY, 0)
-			require.NoError(t, err)
-			_, err = f.WriteString(row + "\n")
-			require.NoError(t, err)
-			require.NoError(t, f.Close())
+			report(t, run.results, row)
 		})
 	}
 }

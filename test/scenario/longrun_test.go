@@ -59,6 +59,20 @@ func readLongRun(t *testing.T) longRun {
 	return run
 }
 
+// report logs a row, and appends it to the file of results that a script names.
+func report(t *testing.T, results, row string) {
+	t.Helper()
+	t.Log(row)
+	if results == "" {
+		return
+	}
+	f, err := os.OpenFile(results, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString(row + "\n")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
 // A writer never rests, the connections to the API server are cut every 2 s, and
 // every 10 s the client is kept away until etcd has compacted what it missed. It
 // ends equal, and no fuller than it began. The API server has no watch cache, so
@@ -72,15 +86,7 @@ func TestLongRun(t *testing.T) {
 	for _, seed := range run.seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			row := run.with(t, cluster, seed)
-			t.Log(row)
-			if run.results == "" {
-				return
-			}
-			f, err := os.OpenFile(run.results, os.O_APPEND|os.O_WRONLY, 0)
-			require.NoError(t, err)
-			_, err = f.WriteString(row + "\n")
-			require.NoError(t, err)
-			require.NoError(t, f.Close())
+			report(t, run.results, row)
 		})
 	}
 }

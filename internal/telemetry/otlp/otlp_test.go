@@ -3,7 +3,6 @@
 package otlp
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,24 +28,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "hunter2"
-
-// output is a log that the exporter's goroutine writes as well.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
 
 func getenv(env map[string]string) func(string) string {
 	return func(name string) string { return env[name] }
@@ -91,7 +71,7 @@ func TestWhatCannotBeUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
 			env[test.variable] = test.value
-			log := &output{}
+			log := &otlptest.Log{}
 			tracer, stop := Start(Options{Service: "s", Getenv: getenv(env), Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry()})
 			stop(t.Context())
 			require.Nil(t, tracer)
@@ -103,9 +83,9 @@ func TestWhatCannotBeUsed(t *testing.T) {
 }
 
 // begin starts to trace towards a collector.
-func begin(t *testing.T, env map[string]string) (*tracing.Tracer, func(), *output, *prometheus.Registry) {
+func begin(t *testing.T, env map[string]string) (*tracing.Tracer, func(), *otlptest.Log, *prometheus.Registry) {
 	t.Helper()
-	log, reg := &output{}, prometheus.NewRegistry()
+	log, reg := &otlptest.Log{}, prometheus.NewRegistry()
 	tracer, stop := Start(Options{Service: "service", Getenv: getenv(env), Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: reg})
 	require.NotNil(t, tracer, log)
 	return tracer, func() { stop(t.Context()) }, log, reg
@@ -181,11 +161,11 @@ func TestSampler(t *testing.T) {
 	require.Len(t, c.Spans(), 1)
 }
 
-func uploadTo(t *testing.T, url string) (*exporter, *output) {
+func uploadTo(t *testing.T, url string) (*exporter, *otlptest.Log) {
 	t.Helper()
 	s, err := read(getenv(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_HEADERS": "k=" + secret}))
 	require.NoError(t, err)
-	log := &output{}
+	log := &otlptest.Log{}
 	e := newExporter(s, Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry()})
 	u := newUploader(s)
 	u.pause = time.Microsecond
@@ -261,7 +241,7 @@ func serve(t *testing.T, h http.Handler) string {
 
 // TestVariableOfTheField: who has set it is told what to set.
 func TestVariableOfTheField(t *testing.T) {
-	log := &output{}
+	log := &otlptest.Log{}
 	tracer, stop := Start(Options{
 		Service: "s", Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(),
 		Getenv: getenv(map[string]string{"OTEL_COLLECTOR_SVC": "collector:4317"}),
