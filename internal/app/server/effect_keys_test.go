@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"synchronizer/internal/link"
 	"synchronizer/internal/link/stock"
 	"synchronizer/internal/queue"
+	"synchronizer/internal/relay"
 )
 
 // with opens a backend of a configuration that change may alter, until the test
@@ -192,6 +194,19 @@ func TestEffectOfClientBacklog(t *testing.T) {
 		}, limit, time.Millisecond)
 		require.Equal(t, lost, dropped() > 0, "%d", backlog)
 		c.Close()
+	}
+}
+
+// TestEffectOfConsumerWorkers: what the relay does with it shows a test there.
+func TestEffectOfConsumerWorkers(t *testing.T) {
+	for file, want := range map[string]int{`{}`: 10, `{"backend":{"consumerWorkers":3}}`: 3} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(file), 0o600))
+		c, _, err := config.LoadUp(config.Env{}.With("CONFIG", dir))
+		require.NoError(t, err)
+		var o relay.Options
+		handing(&c.Backend, &o)
+		require.Equal(t, want, o.Workers)
 	}
 }
 

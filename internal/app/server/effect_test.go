@@ -56,7 +56,7 @@ var effects = map[string][]string{
 	"backend.subscription":       {said},
 	"backend.producerTopic":      {scenario + ".TestEffectOfPulsarKeys"},
 	"backend.consumerTopic":      {scenario + ".TestEffectOfPulsarKeys"},
-	"backend.consumerWorkers":    {"internal/relay.TestWorkersAreApart"},
+	"backend.consumerWorkers":    {here + ".TestEffectOfConsumerWorkers", "internal/relay.TestWorkersAreApart"},
 
 	"backend.pulsarConfig.url":                    {scenario + ".TestEffectOfPulsarKeys"},
 	"backend.pulsarConfig.tenant":                 {scenario + ".TestEffectOfPulsarKeys"},

@@ -37,12 +37,12 @@ func (b *Backend) wireRelay() error {
 			Drop:   p.Drops.Drop, Metrics: frames, Wrap: p.Tracer.Accepted,
 		},
 		ServerName:  name,
-		UpwardBytes: upwardBytes, BacklogBytes: int(c.Backend.ClientBacklogBytes),
+		UpwardBytes: upwardBytes,
 		MaxObjectSize: c.Process.MaxObjectSize, SkipAlertsFrom: c.Backend.SkipAlertsFrom,
-		Workers: c.Backend.ConsumerWorkers, Replay: replayOf(&c.Backend.Replay),
 		Logger: p.Logger, Registerer: p.Registry, Drop: p.Drops.Drop, // no label role on the names of the field
 	}
 	schedules(&c.Backend, &o)
+	handing(&c.Backend, &o)
 	o.Features = b.features()
 	b.relay = relay.New(o)
 	return nil
@@ -61,6 +61,11 @@ func schedules(b *config.Backend, o *relay.Options) {
 	if cron := task.Cron(); cron != nil {
 		o.Periodic.Cron = cron
 	}
+}
+
+// handing sets how what is read from the queue reaches clients.
+func handing(b *config.Backend, o *relay.Options) {
+	o.Workers, o.BacklogBytes, o.Replay = b.ConsumerWorkers, int(b.ClientBacklogBytes), replayOf(&b.Replay)
 }
 
 // span converts; what is negative or does not fit is 0, which is off.
