@@ -199,7 +199,9 @@ func TestEffectOfClientBacklog(t *testing.T) {
 
 // TestEffectOfConsumerWorkers: what the relay does with it shows a test there.
 func TestEffectOfConsumerWorkers(t *testing.T) {
-	for file, want := range map[string]int{`{}`: 10, `{"backend":{"consumerWorkers":3}}`: 3} {
+	for file, want := range map[string]int{
+		`{"backend":{"allowAnonymous":true}}`: 10, `{"backend":{"allowAnonymous":true,"consumerWorkers":3}}`: 3,
+	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(file), 0o600))
 		c, _, err := config.LoadUp(config.Env{}.With("CONFIG", dir))

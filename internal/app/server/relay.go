@@ -36,8 +36,8 @@ func (b *Backend) wireRelay() error {
 			Limits: link.Limits{MaxMessageBytes: int(c.InCluster.MaxObjectBytes)},
 			Drop:   p.Drops.Drop, Metrics: frames, Wrap: p.Tracer.Accepted,
 		},
-		ServerName:  name,
-		UpwardBytes: upwardBytes,
+		ServerName:    name,
+		UpwardBytes:   upwardBytes,
 		MaxObjectSize: c.Process.MaxObjectSize, SkipAlertsFrom: c.Backend.SkipAlertsFrom,
 		Logger: p.Logger, Registerer: p.Registry, Drop: p.Drops.Drop, // no label role on the names of the field
 	}
