@@ -49,12 +49,9 @@ func certificate(t *testing.T) (certPath, keyPath string) {
 	return certPath, keyPath
 }
 
-// runBackend runs a backend of a configuration until the test ends; more is of it,
-// as environment variables.
-func runBackend(t *testing.T, more ...string) *Backend {
+// untilTestEnds runs a backend that was opened, and waits until it is ready.
+func untilTestEnds(t *testing.T, b *Backend) {
 	t.Helper()
-	b, err := Open(t.Context(), app.NewProcess(io.Discard), configuration(t, t.TempDir(), more...))
-	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
@@ -63,6 +60,15 @@ func runBackend(t *testing.T, more ...string) *Backend {
 		require.NoError(t, <-done)
 	})
 	require.Eventually(t, func() bool { return b.Ready() == nil }, limit, time.Millisecond)
+}
+
+// runBackend runs a backend of a configuration until the test ends; more is of it,
+// as environment variables.
+func runBackend(t *testing.T, more ...string) *Backend {
+	t.Helper()
+	b, err := Open(t.Context(), app.NewProcess(io.Discard), configuration(t, t.TempDir(), more...))
+	require.NoError(t, err)
+	untilTestEnds(t, b)
 	return b
 }
 

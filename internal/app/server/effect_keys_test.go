@@ -45,14 +45,7 @@ func with(t *testing.T, change func(*config.Config)) *Backend {
 func runWith(t *testing.T, change func(*config.Config)) *Backend {
 	t.Helper()
 	b := with(t, change)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	require.Eventually(t, func() bool { return b.Ready() == nil }, limit, time.Millisecond)
+	untilTestEnds(t, b)
 	return b
 }
 

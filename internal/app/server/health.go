@@ -18,30 +18,31 @@ const askBroker = 5 * time.Second
 
 var errNotAsked = errors.New("the queue has not answered yet")
 
-// broker is what the queue's broker last answered. The zero value has not asked.
-type broker struct {
+// answer is what a part that is asked again and again last said. The zero value has
+// not asked.
+type answer struct {
 	mu    sync.Mutex
 	asked bool
 	err   error
 }
 
-// ready is nil if the last answer was right.
-func (b *broker) ready() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.asked {
-		return errNotAsked
+// ready is nil if the last answer was right, and notAsked before the first.
+func (a *answer) ready(notAsked error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.asked {
+		return notAsked
 	}
-	return b.err
+	return a.err
 }
 
 // answered keeps an answer and tells whether it is another than the last one was;
 // the first one is expected to be right.
-func (b *broker) answered(err error) (changed bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	changed = (b.err == nil) != (err == nil)
-	b.asked, b.err = true, err
+func (a *answer) answered(err error) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed = (a.err == nil) != (err == nil)
+	a.asked, a.err = true, err
 	return changed
 }
 

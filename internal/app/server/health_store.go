@@ -6,24 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"synchronizer"
 )
 
-// askedStore is what the database last answered to a process that has one and no
-// ingester: an ingester knows by itself. The zero value has not asked.
-type askedStore struct {
-	mu    sync.Mutex
-	asked bool
-	err   error
-}
-
 var errStoreNotAsked = errors.New("the database has not answered yet")
 
 // asksStore reports whether the process needs a store for clients' keys or for its
-// API only.
+// API only. An ingester knows by itself whether its database answers.
 func (b *Backend) asksStore() bool {
 	return b.relay != nil && b.ingester == nil && b.config.ServerHasStore()
 }
@@ -33,12 +24,7 @@ func (b *Backend) storeReady() error {
 	if !b.asksStore() {
 		return nil
 	}
-	b.database.mu.Lock()
-	defer b.database.mu.Unlock()
-	if !b.database.asked {
-		return errStoreNotAsked
-	}
-	return b.database.err
+	return b.database.ready(errStoreNotAsked)
 }
 
 // watchStore keeps Ready true of the database until ctx ends.
@@ -58,10 +44,7 @@ func (b *Backend) watchStore(ctx context.Context) error {
 		if err != nil {
 			err = fmt.Errorf("asking the database: %w", err)
 		}
-		b.database.mu.Lock()
-		changed := (b.database.err == nil) != (err == nil)
-		b.database.asked, b.database.err = true, err
-		b.database.mu.Unlock()
+		changed := b.database.answered(err)
 		switch {
 		case changed && err != nil:
 			b.process.Logger.Warn("not ready until the database answers", "error", err)

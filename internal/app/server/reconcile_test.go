@@ -37,14 +37,7 @@ func start(t *testing.T, reconcileAfter config.Seconds, prepare func(*Backend)) 
 	if prepare != nil {
 		prepare(b)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	require.Eventually(t, func() bool { return b.Ready() == nil }, limit, time.Millisecond)
+	untilTestEnds(t, b)
 	return b
 }
 

@@ -40,8 +40,8 @@ type Backend struct {
 	queue    openedQueue
 	relay    *relay.Server
 	ingester *ingest.Ingester
-	broker   broker
-	database askedStore
+	broker   answer
+	database answer
 
 	clients, health, people net.Listener
 	metrics                 net.Listener                // nil: only on the health port
@@ -154,7 +154,7 @@ func (b *Backend) wireIngester() error {
 // Ready is nil while the process can take, store and show changes, as far as that
 // is its work.
 func (b *Backend) Ready() error {
-	errs := []error{b.process.Stopping(), b.broker.ready(), b.storeReady()}
+	errs := []error{b.process.Stopping(), b.broker.ready(errNotAsked), b.storeReady()}
 	if b.relay != nil {
 		errs = append(errs, b.relay.Ready())
 	}
