@@ -82,10 +82,14 @@ func TestB089NothingComesBack(t *testing.T) {
 				stored, err := ingesting.stored(t.Context(), id.Account, id.Cluster)
 				return err == nil && len(stored) == 2
 			})
-			require.Equal(t, []string{"existing"}, heard(client, stock.GetObject), "the ingester's question")
 			ingesting.command(t, id, "from-the-backend")
 			eventually(t, "the backend's command arrives", func() bool { return len(heard(client, stock.ObjectDeleted)) > 0 })
-			require.Never(t, func() bool { return len(client.Received()) != 2 }, 10*time.Second, 100*time.Millisecond, "and nothing else")
+			// The ingester asks for what it knows only the checksum of; for which ones
+			// depends on where its batches end. A client of this kind never asks.
+			require.Never(t, func() bool {
+				return len(client.Received()) != 1+len(heard(client, stock.GetObject))
+			}, 10*time.Second, 100*time.Millisecond, "and nothing else")
+			require.Contains(t, heard(client, stock.GetObject), "existing")
 			require.Equal(t, []string{"from-the-backend"}, heard(client, stock.ObjectDeleted))
 		}
 	})
