@@ -91,8 +91,31 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Durat
 	return serve(ctx, newServer(h), l, grace)
 }
 
+// What a request may cost before anybody knows who sends it.
+const (
+	headerTimeout  = 5 * time.Second
+	bodyTimeout    = 10 * time.Second
+	maxHeaderBytes = 64 << 10
+)
+
 func newServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second}
+	return &http.Server{
+		Handler: boundBodies(h, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: 120 * time.Second,
+		MaxHeaderBytes: maxHeaderBytes,
+	}
+}
+
+// boundBodies gives the body of a request a time to come. net/http waits for it
+// before it answers, also when the handler does not want it, and without a limit a
+// request that announces one and sends none holds its connection for ever. A
+// ReadTimeout would end requests without a body as well, some of which take long.
+func boundBodies(h http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit)) // unsupported only by recorders of tests
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration) error {
