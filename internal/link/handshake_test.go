@@ -54,6 +54,8 @@ func TestHandshakeAnswers(t *testing.T) {
 		"version comes before authentication":  {ws + identity + "X-API-KEY: wrong\r\nX-SYNCHRONIZER-VERSION: invalid\r\n", 424, "update it"},
 		"authentication":                       {ws + identity + "X-API-KEY: wrong\r\n", 401, "unauthorized"},
 		"account that cannot be a key":         {ws + "X-API-KEY: key\r\nX-API-ACCOUNT: a/b\r\nX-API-CLUSTER: c\r\n", 400, "slash"},
+		"account that is too long":             {ws + "X-API-KEY: key\r\nX-API-CLUSTER: c\r\nX-API-ACCOUNT: " + strings.Repeat("a", 513) + "\r\n", 400, "X-API-ACCOUNT has 513 bytes"},
+		"cluster that is too long":             {ws + "X-API-KEY: key\r\nX-API-ACCOUNT: a\r\nX-API-CLUSTER: " + strings.Repeat("c", 513) + "\r\n", 400, "512 are the most"},
 		"plain GET, after authentication":      {identity + "X-API-KEY: key\r\n", 400, `handshake error: bad "Upgrade" header`},
 		"authentication comes before plain":    {identity + "X-API-KEY: wrong\r\n", 401, ""},
 		"upgrade without connection":           {"Upgrade: websocket\r\n" + identity + "X-API-KEY: key\r\n", 400, `bad "Connection" header`},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,6 +95,20 @@ func (f *fixture) upgrade(change func(http.Header)) (*http.Response, string) {
 	body, err := io.ReadAll(response.Body)
 	require.NoError(f.t, err)
 	return response, string(body)
+}
+
+// TestRefusalIsShort, however much a stranger says of itself.
+func TestRefusalIsShort(t *testing.T) {
+	f := newFixture(t, Options{Queue: newFakeQueue(), Authenticator: &asked{err: synchronizer.ErrUnauthorized}}, nil)
+	for name, status := range map[string]int{"X-API-ACCOUNT": 400, "X-API-CLUSTER": 400, "X-API-KEY": 401, "X-SYNCHRONIZER-VERSION": 401} {
+		before := len(f.log.String())
+		response, body := f.upgrade(func(h http.Header) { h.Set(name, strings.Repeat("é", 20<<10)) })
+		require.Equal(t, status, response.StatusCode, name)
+		require.Less(t, len(body), 500, name)
+		line := f.log.String()[before:]
+		require.Contains(t, line, "client refused", name)
+		require.Less(t, len(line), 500, name)
+	}
 }
 
 // TestHandshakeBeforeTheQueue: a server that has not subscribed yet lets nobody

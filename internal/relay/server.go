@@ -299,13 +299,22 @@ func isUpgrade(r *http.Request) bool {
 // refuse answers with the status that err asks for and logs the reason. What
 // cannot be decided now is 503, and its details stay in the log.
 func (s *Server) refuse(w http.ResponseWriter, hello synchronizer.Hello, err error) {
-	s.options.Logger.Warn("client refused", "account", hello.Account, "cluster", hello.Cluster, "reason", err)
+	s.options.Logger.Warn("client refused", "account", shortened(hello.Account), "cluster", shortened(hello.Cluster), "reason", err)
 	final := errors.Is(err, synchronizer.ErrUnauthorized) || errors.Is(err, synchronizer.ErrUnsupportedVersion) || errors.Is(err, synchronizer.ErrInvalid)
 	if !final {
 		err = &synchronizer.RetryAfterError{After: retryAfter, Err: errors.New("not available now")}
 	}
 	s.metrics.refused.Inc()
 	link.Refuse(w, err)
+}
+
+// shortened bounds what somebody who was not let in writes into the log.
+func shortened(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // introduce publishes ServerConnected and waits for the confirmation.
