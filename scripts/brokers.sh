@@ -83,6 +83,15 @@ check_port() {
 	[ "$1" -ge 1 ] && [ "$1" -le 65535 ] || wrong_usage "not a port: $1"
 }
 
+# lock FILE waits for other runs of the scripts; descriptor 9 holds it. What goes on
+# after the script must not have it.
+lock() {
+	if command -v flock >/dev/null; then
+		exec 9>"$1"
+		flock 9
+	fi
+}
+
 # --- what is needed
 
 find_engine() {
@@ -123,10 +132,7 @@ fetch_jars() {
 	require_java
 	require_maven
 	mkdir -p "$cache/$1"
-	if command -v flock >/dev/null; then
-		exec 9>"$cache/$1/lock"
-		flock 9
-	fi
+	lock "$cache/$1/lock"
 	if [ ! -d "$jars" ]; then
 		say "fetching the jars of $1 into $jars (once)"
 		temporary=$(mktemp -d "$cache/$1/fetching.XXXXXX")
@@ -147,7 +153,7 @@ fetch_jars() {
 # command_line PID is empty for a zombie and for a process that is gone.
 command_line() {
 	if [ -d /proc/self ]; then
-		tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null || true
+		tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" || true
 	else
 		ps -p "$1" -o command= 2>/dev/null || true
 	fi
@@ -191,7 +197,7 @@ spawn() {
 	local dir=$1
 	shift
 	set -m # a process group of its own: the Ctrl-C of a terminal does not reach it
-	(cd "$dir" && exec nohup "$@") >"$dir/log" 2>&1 </dev/null &
+	(cd "$dir" && exec nohup "$@") >"$dir/log" 2>&1 </dev/null 9>&- &
 	set +m
 	echo $! >"$dir/pid"
 	disown

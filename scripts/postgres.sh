@@ -61,7 +61,14 @@ To end it: scripts/postgres.sh stop$([ "$port" = 5432 ] || printf ' --port %s' "
 END
 }
 
-runs() { alive "$dir" || { [ -n "$engine" ] && container_runs "$container"; }; }
+# find_server knows a server whose pid file was lost, or that pg_ctl has started: its
+# own file has the pid.
+find_server() {
+	alive "$dir" || [ ! -r "$dir/data/postmaster.pid" ] || head -n 1 "$dir/data/postmaster.pid" >"$dir/pid"
+	alive "$dir"
+}
+
+runs() { find_server || { [ -n "$engine" ] && container_runs "$container"; }; }
 
 # run_program runs one of PostgreSQL's programs as its user, in its folder.
 run_program() { (cd "$dir" && ${as[@]+"${as[@]}"} "$programs/$@"); }
@@ -83,8 +90,37 @@ make_database() {
 	[ "$list" = 1 ] || PGPASSWORD=$(cat "$dir/password") run_program createdb -h 127.0.0.1 -p "$port" -U synchronizer -E UTF8 -T template0 synchronizer
 }
 
+# make_cluster prepares the folder of the data, under another name first: what was
+# interrupted is never taken for a whole one.
+make_cluster() {
+	[ ! -f "$dir/data/PG_VERSION" ] || return 0
+	rm -rf "$dir/data.new"
+	run_program initdb -D "$dir/data.new" -U synchronizer --auth=scram-sha-256 --pwfile="$dir/password" -E UTF8 --locale=C >"$dir/log" 2>&1 ||
+		{ tail -n 20 "$dir/log" >&2; rm -rf "$dir/data.new"; fail 'The folder of the data could not be prepared; the reason stands above.'; }
+	mv "$dir/data.new" "$dir/data"
+}
+
+# forget_zombies: PostgreSQL takes a killed server that nobody has reaped, as happens
+# in containers, for one that runs. With a pid that cannot be it goes on, and still
+# looks itself whether anybody uses the data.
+forget_zombies() {
+	local file pid
+	for file in "$dir/data/postmaster.pid" "$dir/.s.PGSQL.$port.lock"; do
+		[ -s "$file" ] || continue
+		pid=$(head -n 1 "$file")
+		case $pid in
+		'' | *[!0-9]*) continue ;;
+		esac
+		if kill -0 "$pid" 2>/dev/null && ended "$pid"; then
+			printf '%s\n%s\n' 4194304 "$(tail -n +2 "$file")" >"$file.new"
+			cat "$file.new" >"$file" # which keeps its owner
+			rm -f "$file.new"
+		fi
+	done
+}
+
 stop_server() {
-	alive "$dir" || { rm -f "$dir/pid"; return 0; }
+	find_server || { rm -f "$dir/pid"; return 0; }
 	find_programs
 	# Clients are cut off; else it would wait for them.
 	run_program pg_ctl -s -D "$dir/data" -m fast -w -t 30 stop >/dev/null 2>&1 || true
@@ -106,12 +142,13 @@ stop)
 	echo "PostgreSQL at 127.0.0.1:$port is stopped; its data is kept"
 	;;
 start)
+	mkdir -p "$dir"
+	lock "$dir/lock" # who starts it at the same time waits, and finds it
 	if runs; then
 		configuration
 		exit 0
 	fi
 	require_free "$port"
-	mkdir -p "$dir"
 	[ "${#as[@]}" -eq 0 ] || { chmod 755 "$cache" "$cache/postgres"; chown "$owner:$group" "$dir"; }
 	chmod 700 "$dir"
 	make_password
@@ -123,14 +160,12 @@ start)
 		exit 0
 	fi
 	find_programs
-	if [ ! -f "$dir/data/PG_VERSION" ]; then
-		run_program initdb -D "$dir/data" -U synchronizer --auth=scram-sha-256 --pwfile="$dir/password" -E UTF8 --locale=C >"$dir/log" 2>&1 ||
-			{ tail -n 20 "$dir/log" >&2; rm -rf "$dir/data"; fail 'The folder of the data could not be prepared; the reason stands above.'; }
-	fi
+	make_cluster
 	have=$(cut -d. -f1 "$dir/data/PG_VERSION")
 	want=$("$programs/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
 	[ "$have" = "$want" ] || fail "$dir/data is of PostgreSQL $have and $want is installed: take your data along with pg_dump, or remove $dir."
 	rm -f "$dir/log"
+	forget_zombies
 	spawn "$dir" ${as[@]+"${as[@]}"} "$programs/postgres" -D "$dir/data" -k "$dir" -c "port=$port" -c listen_addresses=127.0.0.1
 	await "$dir" 60 PostgreSQL env PGPASSWORD="$(cat "$dir/password")" "$programs/psql" -h 127.0.0.1 -p "$port" -U synchronizer -d postgres -Atc 'SELECT 1'
 	make_database
