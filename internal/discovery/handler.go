@@ -5,6 +5,7 @@ package discovery
 import (
 	"encoding/json"
 	"net/http"
+	"path"
 	"strings"
 )
 
@@ -54,16 +55,23 @@ type (
 // that connect under these paths: they may under any.
 func Handler(tell Addresses, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := strings.TrimSuffix(r.URL.Path, "/")
-		if path != PathV2 && path != PathV3 || r.Header.Get("Upgrade") != "" {
+		// API_URL with a slash at its end makes two of them.
+		wanted := path.Clean(r.URL.Path)
+		if wanted != PathV2 && wanted != PathV3 || isClient(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		answer(w, r, tell, path)
+		answer(w, r, tell, wanted)
 	})
 }
 
-func answer(w http.ResponseWriter, r *http.Request, tell Addresses, path string) {
+// isClient is true for who wants a WebSocket. Others offer an upgrade too, such as
+// programs that would like HTTP/2.
+func isClient(r *http.Request) bool {
+	return strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Upgrade"), ",")), "websocket")
+}
+
+func answer(w http.ResponseWriter, r *http.Request, tell Addresses, wanted string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "service discovery answers GET", http.StatusMethodNotAllowed)
@@ -73,7 +81,7 @@ func answer(w http.ResponseWriter, r *http.Request, tell Addresses, path string)
 		tell.Synchronizer = asked(r)
 	}
 	var document any = documentV3{"v3", responseV3{tell.EventReceiverHTTP, tell.APIServer, tell.Metrics, tell.Synchronizer, tell.Storage}}
-	if path == PathV2 {
+	if wanted == PathV2 {
 		document = documentV2{"v2", responseV2{tell.EventReceiverHTTP, tell.EventReceiverWS, tell.Gateway, tell.APIServer, tell.Metrics, tell.Synchronizer}}
 	}
 	w.Header().Set("Content-Type", "application/json")
