@@ -10,30 +10,58 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/net/proxy"
+
+	"synchronizer"
 )
 
 // ProxyFromEnvironment reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in
-// both cases. As usual, localhost is never reached through a proxy.
+// both cases. As usual, localhost is never reached through a proxy. A proxy that is
+// wanted and cannot be read is an error, which does not repeat it: going there
+// directly instead would be a surprise.
 func ProxyFromEnvironment(target *url.URL) (*url.URL, error) {
 	config := httpproxy.FromEnvironment()
-	all := cmp.Or(os.Getenv("ALL_PROXY"), os.Getenv("all_proxy"))
-	config.HTTPProxy = cmp.Or(config.HTTPProxy, all)
-	config.HTTPSProxy = cmp.Or(config.HTTPSProxy, all)
 	asHTTP := *target
+	names, chosen := []string{"HTTP_PROXY", "http_proxy"}, &config.HTTPProxy
 	switch target.Scheme {
 	case "ws":
 		asHTTP.Scheme = "http"
-	case "wss":
+	case "wss", "https":
 		asHTTP.Scheme = "https"
+		names, chosen = []string{"HTTPS_PROXY", "https_proxy"}, &config.HTTPSProxy
 	}
-	return config.ProxyFunc()(&asHTTP)
+	for _, name := range append(names, "ALL_PROXY", "all_proxy") {
+		text := os.Getenv(name)
+		if text == "" {
+			continue
+		}
+		*chosen = text
+		through, err := config.ProxyFunc()(&asHTTP)
+		if err != nil || isProxy(through) {
+			return through, err
+		}
+		*chosen = "http://proxy.invalid" // one that can be read: is it wanted at all?
+		if wanted, err := config.ProxyFunc()(&asHTTP); err != nil || wanted == nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: %s cannot be read: write it like http://user:password@host:3128, with %%XX for signs such as @ : / # ? %% in user and password", synchronizer.ErrInvalid, name)
+	}
+	return nil, nil
+}
+
+// isProxy says whether an address is one. A password with a slash or another sign
+// that has a meaning there makes its user the host, or, since what cannot be read is
+// tried again with http:// before it, its scheme.
+func isProxy(u *url.URL) bool {
+	return u != nil && u.Hostname() != "" && !strings.HasPrefix(u.Path, "//") && !strings.Contains(u.Path+u.RawQuery+u.Fragment, "@")
 }
 
 // connect gives a connection to address ("host:port"), through a proxy if there
@@ -137,7 +165,7 @@ func (d *Dialer) tunnelOnce(ctx context.Context, tcp *net.Dialer, through *url.U
 	if err := request.Write(c); err != nil {
 		return nil, err
 	}
-	reader := bufio.NewReader(c)
+	reader := bufio.NewReader(io.LimitReader(c, maxHeaderBytes))
 	response, err := http.ReadResponse(reader, request)
 	if err != nil {
 		return nil, err

@@ -10,11 +10,13 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"synchronizer"
 	"synchronizer/internal/link/linktest"
 )
 
@@ -98,6 +100,81 @@ func TestProxyFromEnvironment(t *testing.T) {
 	require.Equal(t, "http://secure:1", find("wss://a.example"))
 	require.Equal(t, "http://plain:1", find("ws://a.example"))
 	require.Empty(t, find("wss://b.example"))
+}
+
+// TestProxyThatCannotBeRead is an error that names its variable: the server must not
+// be reached without it in silence, and the password not stand in a log.
+func TestProxyThatCannotBeRead(t *testing.T) {
+	clear := func() {
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "REQUEST_METHOD"} {
+			t.Setenv(name, "")
+		}
+	}
+	for _, bad := range []string{
+		"http://user:s3c#ret@proxy.example:3128", "http://user:s3c/ret@proxy.example:3128", "http://user:s3c%ret@proxy.example:3128",
+		"http://user:12/s3cret@proxy.example", "http://user:12#s3cret@proxy.example", "http://user:12?s3cret@proxy.example",
+		"http://user:s3cret@", "http://:3128", "http://", "user:s3cret/x@proxy.example:3128", "http://proxy.example:s3cret",
+	} {
+		for name, scheme := range map[string]string{"HTTPS_PROXY": "wss", "https_proxy": "https", "HTTP_PROXY": "ws", "all_proxy": "wss"} {
+			clear()
+			t.Setenv(name, bad)
+			target := &url.URL{Scheme: scheme, Host: "server.example"}
+			_, err := ProxyFromEnvironment(target)
+			require.ErrorIs(t, err, synchronizer.ErrInvalid, "%s=%s", name, bad)
+			require.ErrorContains(t, err, name+" cannot be read")
+			require.NotContains(t, err.Error(), "s3c")
+			_, err = (&Dialer{URL: target.String()}).Dial(t.Context())
+			require.ErrorContains(t, err, name+" cannot be read")
+			require.NotContains(t, err.Error(), "s3c")
+
+			t.Setenv("NO_PROXY", "example")
+			found, err := ProxyFromEnvironment(target)
+			require.NoError(t, err, "it is not needed for this server")
+			require.Nil(t, found)
+			found, err = ProxyFromEnvironment(&url.URL{Scheme: scheme, Host: "localhost"})
+			require.NoError(t, err)
+			require.Nil(t, found)
+		}
+	}
+	for good, want := range map[string]string{
+		"proxy.example:3128": "http://proxy.example:3128", "proxy.example": "http://proxy.example", "https://u:p%40@proxy.example/": "https://u:p%40@proxy.example/",
+		"user:pass@proxy.example:3128": "http://user:pass@proxy.example:3128", "socks5h://[::1]:1080": "socks5h://[::1]:1080", "10.0.0.1:1": "http://10.0.0.1:1",
+	} {
+		clear()
+		t.Setenv("HTTPS_PROXY", good)
+		found, err := ProxyFromEnvironment(&url.URL{Scheme: "wss", Host: "server.example"})
+		require.NoError(t, err, good)
+		require.Equal(t, want, found.String())
+	}
+}
+
+// TestProxyEndlessAnswer: a proxy that never ends its header costs a limited memory.
+func TestProxyEndlessAnswer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	wrote := make(chan int, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err != nil {
+			wrote <- -1
+			return
+		}
+		n, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+		for line := "X-Much: " + strings.Repeat("x", 1000) + "\r\n"; err == nil && n < 64<<20; {
+			var more int
+			more, err = io.WriteString(c, line)
+			n += more
+		}
+		_ = c.Close()
+		wrote <- n
+	}()
+	server, _ := testServer(t, linktest.Setup{}, (*httptest.Server).Start)
+	d := testDialer(server, linktest.Setup{})
+	d.Proxy = func(*url.URL) (*url.URL, error) { return url.Parse("http://" + listener.Addr().String()) }
+	_, err = d.Dial(t.Context())
+	require.ErrorContains(t, err, "through proxy")
+	require.Less(t, <-wrote, 32<<20, "it was cut off")
 }
 
 // TestSOCKS checks a socks5 proxy with a password.
