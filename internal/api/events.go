@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"synchronizer"
@@ -76,54 +75,13 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request) error {
 }
 
 func parseEventQuery(v url.Values) (synchronizer.EventQuery, error) {
+	p := readParameters(v, eventParameters)
 	q := synchronizer.EventQuery{
 		Account: v.Get("account"), Clusters: v["cluster"], Groups: v["group"], Versions: v["version"],
 		Resources: v["resource"], Namespaces: v["namespace"], Continue: v.Get("continue"),
+		Full: p.boolean("full"), Limit: p.positive("limit"), Since: p.instant("since"), Until: p.instant("until"),
 	}
-	err := checkParameters(v, eventParameters)
-	if err != nil {
-		return q, err
-	}
-	if q.Full, err = boolean(v, "full"); err != nil {
-		return q, err
-	}
-	if q.Limit, err = positive(v, "limit"); err != nil {
-		return q, err
-	}
-	if q.Since, err = instant(v, "since"); err != nil {
-		return q, err
-	}
-	q.Until, err = instant(v, "until")
-	return q, err
-}
-
-// boolean, positive and instant read a parameter; without it they give the zero
-// value.
-func boolean(v url.Values, name string) (b bool, err error) {
-	if text := v.Get(name); text != "" {
-		if b, err = strconv.ParseBool(text); err != nil {
-			return false, fmt.Errorf("%w: %s=%q is neither true nor false", synchronizer.ErrInvalid, name, text)
-		}
-	}
-	return b, nil
-}
-
-func positive(v url.Values, name string) (n int, err error) {
-	if text := v.Get(name); text != "" {
-		if n, err = strconv.Atoi(text); err != nil || n < 1 {
-			return 0, fmt.Errorf("%w: %s=%q is not a positive number", synchronizer.ErrInvalid, name, text)
-		}
-	}
-	return n, nil
-}
-
-func instant(v url.Values, name string) (at time.Time, err error) {
-	if text := v.Get(name); text != "" {
-		if at, err = time.Parse(time.RFC3339, text); err != nil {
-			return at, fmt.Errorf("%w: %s=%q is not an RFC 3339 time", synchronizer.ErrInvalid, name, text)
-		}
-	}
-	return at, nil
+	return q, p.err
 }
 
 // Events lists one page; query holds the parameters of GET /api/v1/events.

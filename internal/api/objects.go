@@ -111,46 +111,19 @@ var repeatable = map[string]bool{
 	"limit": false, "continue": false, "full": false,
 }
 
-// checkParameters refuses what would be ignored: a filter that is ignored
-// silently shows too much.
-func checkParameters(v url.Values, known map[string]bool) error {
-	for name, values := range v {
-		switch many, ok := known[name]; {
-		case !ok:
-			return fmt.Errorf("%w: query parameter %q is not known", synchronizer.ErrInvalid, name)
-		case !many && len(values) > 1:
-			return fmt.Errorf("%w: query parameter %q is given more than once", synchronizer.ErrInvalid, name)
-		}
-	}
-	return nil
-}
-
-func parseQuery(v url.Values) (synchronizer.ObjectQuery, error) {
-	q := synchronizer.ObjectQuery{
+func parseQuery(v url.Values) (q synchronizer.ObjectQuery, err error) {
+	p := readParameters(v, repeatable)
+	q = synchronizer.ObjectQuery{
 		Account: v.Get("account"), Clusters: v["cluster"], Groups: v["group"], Versions: v["version"],
 		Resources: v["resource"], Namespaces: v["namespace"], Names: v["name"],
 		NamePrefix: v.Get("namePrefix"), Search: v.Get("search"), Continue: v.Get("continue"),
+		Deleted: p.boolean("deleted"), Full: p.boolean("full"), Limit: p.positive("limit"), UpdatedSince: p.instant("updatedSince"),
 	}
-	err := checkParameters(v, repeatable)
-	if err != nil {
-		return q, err
+	if p.err != nil {
+		return q, p.err
 	}
-	if q.Deleted, err = boolean(v, "deleted"); err != nil {
-		return q, err
-	}
-	if q.Full, err = boolean(v, "full"); err != nil {
-		return q, err
-	}
-	if q.Limit, err = positive(v, "limit"); err != nil {
-		return q, err
-	}
-	if q.UpdatedSince, err = instant(v, "updatedSince"); err != nil {
-		return q, err
-	}
-	if q.Labels, err = ParseLabelSelector(v.Get("labelSelector")); err != nil {
-		return q, err
-	}
-	return q, nil
+	q.Labels, err = ParseLabelSelector(v.Get("labelSelector"))
+	return q, err
 }
 
 // writeJSON writes v without escaping HTML, so that an embedded object keeps its
