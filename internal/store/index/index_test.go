@@ -3,9 +3,12 @@
 package index_test
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,6 +51,27 @@ func TestWordsAreBounded(t *testing.T) {
 	require.True(t, entry.Words.Contain(index.Search("found")), "the name comes first")
 	long := strings.Repeat("x", 100_000)
 	require.True(t, index.Of(&synchronizer.ObjectKey{Name: long}, nil).Words.Contain(index.Search(long)))
+}
+
+// Databases hold the hashes of words, so they are the same for ever, however many
+// words there are and whoever asks at the same time.
+func TestWordHashes(t *testing.T) {
+	t.Parallel()
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for i := range 20_000 {
+				word := fmt.Sprintf("w%d", i/2) // each twice, and more than are remembered
+				sum := sha256.Sum256([]byte(word))
+				want := int64(binary.BigEndian.Uint64(sum[:]) >> 16)
+				if got := index.Search(word); len(got) != 1 || got[0] != want {
+					t.Errorf("%s: %v, not %d", word, got, want)
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
 }
 
 func TestWordsSum(t *testing.T) {
