@@ -52,7 +52,7 @@ type Dialer struct {
 func (d *Dialer) Dial(ctx context.Context) (synchronizer.Link, error) {
 	target, err := url.Parse(d.URL)
 	if err != nil || target.Host == "" {
-		return nil, fmt.Errorf("%w: server URL %q", synchronizer.ErrInvalid, d.URL)
+		return nil, fmt.Errorf("%w: the server URL is not like wss://host", synchronizer.ErrInvalid) // it may hold a password
 	}
 	switch target.Scheme {
 	case "ws", "wss", "http", "https":
@@ -112,7 +112,7 @@ func (d *Dialer) upgrade(ctx context.Context, target *url.URL, limits Limits) (*
 		if c != nil {
 			c.abort()
 		}
-		return nil, nil, refusal(target, response, err)
+		return nil, nil, d.refusal(target, response, err)
 	}
 	return ws, c, nil
 }
@@ -145,7 +145,7 @@ func (d *Dialer) tlsConfig() (*tls.Config, error) {
 }
 
 // refusal says why there is no link, and what to do about it.
-func refusal(target *url.URL, response *http.Response, err error) error {
+func (d *Dialer) refusal(target *url.URL, response *http.Response, err error) error {
 	where := target.Redacted()
 	if response == nil || response.StatusCode == http.StatusSwitchingProtocols {
 		var cause *url.Error
@@ -155,7 +155,7 @@ func refusal(target *url.URL, response *http.Response, err error) error {
 		return fmt.Errorf("connecting to %s: %w", where, err)
 	}
 	status := fmt.Sprintf("HTTP %d", response.StatusCode)
-	if said := bodyText(response); said != "" {
+	if said := d.bodyText(response); said != "" {
 		status += ": " + strconv.Quote(said)
 	}
 	switch response.StatusCode {
@@ -171,7 +171,7 @@ func refusal(target *url.URL, response *http.Response, err error) error {
 		return err
 	}
 	if location := response.Header.Get("Location"); location != "" {
-		return fmt.Errorf("server %s redirects to %q (%s), which is not followed: configure that URL if it is right", where, location, status)
+		return fmt.Errorf("server %s redirects to %q (%s), which is not followed: configure that URL if it is right", where, d.hideKey(location), status)
 	}
 	return fmt.Errorf("server %s did not accept the upgrade to a websocket (%s): check that the URL is that of a synchronizer server", where, status)
 }
@@ -188,13 +188,24 @@ func retryAfter(text string, now time.Time) time.Duration {
 }
 
 // bodyText is the beginning of what a server or proxy said, in one line.
-func bodyText(response *http.Response) string {
+func (d *Dialer) bodyText(response *http.Response) string {
 	if response.Body == nil {
 		return ""
 	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxRefusalText))
+	// So much that a key is not cut at the end of what is shown.
+	text, err := io.ReadAll(io.LimitReader(response.Body, int64(maxRefusalText+len(d.AccessKey))))
 	if err != nil && len(text) == 0 {
 		return ""
 	}
-	return strings.Join(strings.Fields(string(text)), " ")
+	shown := d.hideKey(string(text))
+	return strings.Join(strings.Fields(shown[:min(len(shown), maxRefusalText)]), " ")
+}
+
+// hideKey takes the access key out of what somebody answered: some who are asked by
+// mistake repeat the request.
+func (d *Dialer) hideKey(text string) string {
+	if d.AccessKey == "" {
+		return text
+	}
+	return strings.NewReplacer(d.AccessKey, "[access key]", url.QueryEscape(d.AccessKey), "[access key]").Replace(text)
 }

@@ -131,6 +131,10 @@ func TestDialErrors(t *testing.T) {
 		"redirect":         {302, http.Header{"Location": {"https://other"}}, "", nil, []string{"redirects to", "https://other"}},
 		"502 of a balance": {502, nil, "<html>\x1b[2J", nil, []string{"HTTP 502", `\x1b`}},
 		"200":              {200, nil, "hello", nil, []string{"check that the URL"}},
+		"an echo":          {404, nil, "X-Api-Key: s3cr3t, Host: x", nil, []string{"X-Api-Key: [access key], Host"}},
+		"an echo, cut":     {404, nil, strings.Repeat("x", maxRefusalText-3) + "s3cr3t", nil, []string{"xxx[ac"}},
+		"an echo of 401":   {401, nil, "no such key: s3cr3t", synchronizer.ErrUnauthorized, []string{"no such key: [access key]"}},
+		"an echo, as URL":  {302, http.Header{"Location": {"https://other/?k=s3cr3t"}}, "", nil, []string{"https://other/?k=[access key]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -149,7 +153,7 @@ func TestDialErrors(t *testing.T) {
 			for _, say := range append(test.says, server.URL) {
 				require.ErrorContains(t, err, say)
 			}
-			require.NotContains(t, err.Error(), "s3cr3t")
+			require.NotContains(t, err.Error(), "s3c")
 		})
 	}
 	t.Run("retry later", func(t *testing.T) {
@@ -167,9 +171,10 @@ func TestDialErrors(t *testing.T) {
 		require.ErrorContains(t, err, "connecting to ws://user:xxxxx@127.0.0.1:1/x")
 		require.NotContains(t, err.Error(), "pass@")
 	})
-	for _, bad := range []string{"", "host:80", "ftp://x", "://"} {
+	for _, bad := range []string{"", "host:80", "ftp://x", "://", "wss://user:pass%@host", "wss:user:pass@host"} {
 		_, err := (&Dialer{URL: bad}).Dial(t.Context())
 		require.ErrorIs(t, err, synchronizer.ErrInvalid, bad)
+		require.NotContains(t, err.Error(), "pass")
 	}
 }
 
