@@ -24,13 +24,16 @@ type metrics struct {
 	refused             prometheus.Counter
 	revoked             prometheus.Counter
 
-	clusters, kinds names
+	clusters, kinds, series names
 }
 
-// Clients choose clusters and kinds, so what becomes a label is bounded.
+// Clients choose clusters and kinds, so what becomes a label is bounded: how many of
+// each, how long, and how many combinations of all labels, each of which is a series.
 const (
 	mostClusters = 1000
 	mostKinds    = 200
+	mostSeries   = 100_000
+	longestName  = 253 // of a Kubernetes object
 	otherName    = "other"
 )
 
@@ -96,6 +99,7 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 		}),
 		clusters: names{most: mostClusters, known: map[any]struct{}{}},
 		kinds:    names{most: mostKinds, known: map[any]struct{}{}},
+		series:   names{most: mostSeries, known: map[any]struct{}{}},
 	}
 	reg.MustRegister(m.disconnections, m.produced, m.producedBytes, m.pulsarProduced, m.pulsarProducedBytes, m.downward, m.refused, m.revoked,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -107,7 +111,7 @@ func newMetrics(reg prometheus.Registerer, clusters func() int) *metrics {
 
 // cluster is how a cluster is called in labels; what is about none has empty ones.
 func (m *metrics) cluster(id synchronizer.ClusterID) (account, cluster string) {
-	if id != (synchronizer.ClusterID{}) && !m.clusters.admit(id) {
+	if len(id.Account) > longestName || len(id.Cluster) > longestName || id != (synchronizer.ClusterID{}) && !m.clusters.admit(id) {
 		return otherName, otherName
 	}
 	return id.Account, id.Cluster
@@ -115,7 +119,7 @@ func (m *metrics) cluster(id synchronizer.ClusterID) (account, cluster string) {
 
 // kind is how a resource is called in labels.
 func (m *metrics) kind(resource string) string {
-	if resource != "" && !m.kinds.admit(resource) {
+	if len(resource) > longestName || resource != "" && !m.kinds.admit(resource) {
 		return otherName
 	}
 	return resource
@@ -141,7 +145,11 @@ func (m *metrics) countProduced(backend, status string, records []synchronizer.R
 		if counts == nil || labels != last {
 			last = labels
 			account, cluster := m.cluster(synchronizer.ClusterID{Account: labels[2], Cluster: labels[3]})
-			counts = m.producedBy(counts[:0], backend, status, labels[0], m.kind(labels[1]), account, cluster)
+			kind := m.kind(labels[1])
+			if cluster != "" && cluster != otherName && !m.series.admit([...]string{status, labels[0], kind, account, cluster}) {
+				account, cluster = otherName, otherName
+			}
+			counts = m.producedBy(counts[:0], backend, status, labels[0], kind, account, cluster)
 		}
 		for _, c := range counts {
 			c.messages.Inc()

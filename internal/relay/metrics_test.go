@@ -124,3 +124,25 @@ func TestSeriesAreCapped(t *testing.T) {
 	}
 	require.Equal(t, 1.0, testutil.ToFloat64(m.pulsarProduced.WithLabelValues("success", "ConnectedClients", "", "", "")))
 }
+
+// TestLabelsAreShort: nor can they make labels as long as they like, or a series for
+// each kind in each cluster.
+func TestLabelsAreShort(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry(), func() int { return 0 })
+	long := strings.Repeat("x", longestName+1)
+	m.disconnected(synchronizer.ClusterID{Account: long, Cluster: "c"})
+	m.disconnected(synchronizer.ClusterID{Account: "a", Cluster: long})
+	require.Equal(t, 2.0, testutil.ToFloat64(m.disconnections.WithLabelValues("other", "other")))
+	m.countProduced("pulsar", "success", []synchronizer.Record{produced("PutObject", long, "a", "c", 1), produced("PutObject", long[1:], "a", "c", 1)})
+	require.Equal(t, 1.0, testutil.ToFloat64(m.pulsarProduced.WithLabelValues("success", "PutObject", "other", "a", "c")))
+	require.Equal(t, 1.0, testutil.ToFloat64(m.pulsarProduced.WithLabelValues("success", "PutObject", long[1:], "a", "c")))
+
+	m.series.most = 10
+	for cluster := range 30 {
+		for kind := range 3 {
+			m.countProduced("kafka", "success", []synchronizer.Record{produced("PutObject", fmt.Sprint("k", kind), "a", fmt.Sprint("c", cluster), 1)})
+		}
+	}
+	require.Equal(t, 8+3, testutil.CollectAndCount(m.produced)-2, "what is new is of other clusters, by kind")
+	require.Equal(t, 1.0, testutil.ToFloat64(m.produced.WithLabelValues("kafka", "success", "PutObject", "k0", "a", "c0")))
+}

@@ -23,14 +23,8 @@ type Drops struct {
 	now     func() time.Time
 
 	mu      sync.Mutex
-	windows map[synchronizer.DropReason]*dropWindow
+	windows map[synchronizer.DropReason]*window
 	counts  map[synchronizer.DropReason]int64
-}
-
-// dropWindow is the log's budget of one reason.
-type dropWindow struct {
-	since           time.Time
-	logged, skipped int
 }
 
 const (
@@ -48,7 +42,7 @@ func NewDrops(reg prometheus.Registerer, log *slog.Logger) *Drops {
 		}, []string{"reason"}),
 		log:     log,
 		now:     time.Now,
-		windows: map[synchronizer.DropReason]*dropWindow{},
+		windows: map[synchronizer.DropReason]*window{},
 		counts:  map[synchronizer.DropReason]int64{},
 	}
 	reg.MustRegister(d.counter)
@@ -69,7 +63,7 @@ func (d *Drops) Drop(reason synchronizer.DropReason, what string) {
 			attrs = append(attrs, traceparent.LogKey, trace)
 		}
 		if skipped > 0 {
-			attrs = append(attrs, "notLogged", skipped)
+			attrs = append(attrs, notLogged, skipped)
 		}
 		d.log.Warn("dropped", attrs...)
 	}
@@ -89,17 +83,8 @@ func (d *Drops) admit(reason synchronizer.DropReason) (skipped int, ok bool) {
 	d.counts[reason]++
 	w := d.windows[reason]
 	if w == nil {
-		w = &dropWindow{}
+		w = &window{}
 		d.windows[reason] = w
 	}
-	if now := d.now(); now.Sub(w.since) >= dropWindowLength {
-		skipped = w.skipped
-		*w = dropWindow{since: now}
-	}
-	if w.logged >= dropWindowLines {
-		w.skipped++
-		return 0, false
-	}
-	w.logged++
-	return skipped, true
+	return w.admit(d.now(), dropWindowLength, dropWindowLines)
 }

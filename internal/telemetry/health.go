@@ -54,14 +54,27 @@ func (h Health) Handler() http.Handler {
 		})
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Registry, promhttp.HandlerOpts{}))
-	return mux
+	return limited(mux)
 }
 
 // MetricsHandler serves /metrics and nothing else.
 func MetricsHandler(reg *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-	return mux
+	return limited(mux)
+}
+
+// probeLimit is how long a request to a port for probes and scrapers may take, with
+// its body and its answer: anybody who reaches the port can ask, and stop reading.
+var probeLimit = 30 * time.Second
+
+func limited(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		connection, end := http.NewResponseController(w), time.Now().Add(probeLimit)
+		_ = connection.SetReadDeadline(end) // a recorder of a test has none
+		_ = connection.SetWriteDeadline(end)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // ProfilerHandler serves pprof, for the port 6060 that ENABLE_PROFILER opens.

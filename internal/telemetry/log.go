@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"synchronizer/internal/telemetry/traceparent"
 )
@@ -22,15 +23,16 @@ var logLevels = map[string]slog.Level{
 // NewLogger makes the process's logger. Level and name are the values of
 // KS_LOGGER_LEVEL and KS_LOGGER_NAME: "json" (or "zap", as the field calls its
 // JSON logger) writes JSON lines, everything else text. An unknown level is
-// reported and read as info.
+// reported and read as info. Fields are bounded, and so are lines of one warning or
+// error.
 func NewLogger(w io.Writer, level, name string) *slog.Logger {
 	lvl, known := logLevels[strings.ToLower(level)]
-	opts := &slog.HandlerOptions{Level: lvl}
+	opts := &slog.HandlerOptions{Level: lvl, ReplaceAttr: bound}
 	var h slog.Handler = slog.NewTextHandler(w, opts)
 	if n := strings.ToLower(name); n == "json" || n == "zap" {
 		h = slog.NewJSONHandler(w, opts)
 	}
-	log := slog.New(traced{h})
+	log := slog.New(calm{traced{h}, &flood{now: time.Now, texts: map[string]*window{}}})
 	if !known {
 		log.Warn(fmt.Sprintf("KS_LOGGER_LEVEL %q is not known: using info", level))
 	}

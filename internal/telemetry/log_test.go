@@ -5,9 +5,13 @@ package telemetry
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -54,6 +58,53 @@ func TestForms(t *testing.T) {
 			require.Contains(t, out.String(), `level=INFO msg="hello world" account=a g.n=1`, value)
 		}
 	}
+}
+
+// TestLinesAreBounded: names and errors that others have made up are cut, whatever the
+// form, and what is around them stays.
+func TestLinesAreBounded(t *testing.T) {
+	long := strings.Repeat("ä", 1<<20)
+	for _, form := range []string{"", "json"} {
+		var out bytes.Buffer
+		log := NewLogger(&out, "info", form)
+		log.With("account", long).WithGroup("g").Warn("client refused", "cluster", long, "reason", errors.New(long), "last", "end")
+		require.Less(t, out.Len(), 5*longestField, form)
+		require.Contains(t, out.String(), "ä…", form)
+		require.Contains(t, out.String(), "end", form)
+		require.True(t, utf8.Valid(out.Bytes()), form)
+		out.Reset()
+		NewDrops(prometheus.NewRegistry(), log).Drop(synchronizer.DropTooLarge, traceparent.Named(long, oneTrace))
+		require.Less(t, out.Len(), 2*longestField, form)
+		require.Contains(t, out.String(), "4bf92f3577b34da6a3ce929d0e0e4736", form)
+	}
+	var out bytes.Buffer
+	NewLogger(&out, "info", "").Error("panic", "stack", long[:longestStack/2], "error", nil)
+	require.Greater(t, out.Len(), longestStack/2, "what helps to find a fault of ours is whole")
+}
+
+// TestFloodOfOneWarning: whoever makes it, such as somebody without a key, does not
+// fill the disk; other lines and lines of work are not concerned.
+func TestFloodOfOneWarning(t *testing.T) {
+	var out bytes.Buffer
+	log := NewLogger(&out, "info", "")
+	now := time.Unix(0, 0)
+	log.Handler().(calm).flood.now = func() time.Time { return now }
+	for i := range 10 * floodLines {
+		log.With("n", i).Warn("client refused", "cluster", i)
+		log.Info("connected")
+	}
+	require.Equal(t, floodLines, strings.Count(out.String(), "client refused"))
+	require.Equal(t, 10*floodLines, strings.Count(out.String(), "connected"))
+	log.WithGroup("g").Error("another")
+	require.Contains(t, out.String(), "msg=another")
+	now = now.Add(floodLength)
+	out.Reset()
+	log.Warn("client refused")
+	require.Contains(t, out.String(), "notLogged="+strconv.Itoa(9*floodLines))
+	for i := range 3 * mostTexts {
+		log.Warn("text " + strconv.Itoa(i))
+	}
+	require.LessOrEqual(t, len(log.Handler().(calm).flood.texts), mostTexts)
 }
 
 const oneTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -3,13 +3,17 @@
 package telemetry
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +102,74 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestPortsForPeopleAreBounded: who asks and does not read, sends a body that does not
+// end, or headers without end, loses the connection; the next request of a connection
+// has its own time.
+func TestPortsForPeopleAreBounded(t *testing.T) {
+	defer func(before time.Duration) { probeLimit = before }(probeLimit)
+	probeLimit = 300 * time.Millisecond
+	reg := NewRegistry()
+	large := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "large"}, []string{"text"})
+	reg.MustRegister(large)
+	for i := range 200 {
+		large.WithLabelValues(strings.Repeat("x", 200<<10) + strconv.Itoa(i)) // more than the network holds
+	}
+	for name, h := range map[string]http.Handler{
+		"health": Health{Registry: reg, Ready: func() error { return nil }}.Handler(), "metrics": MetricsHandler(reg),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := Listen(t.Context(), "127.0.0.1:0", "")
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			srv := newServer(h)
+			var came, open atomic.Int64
+			srv.ConnState = func(_ net.Conn, s http.ConnState) {
+				switch s {
+				case http.StateNew:
+					open.Add(1)
+					came.Add(1)
+				case http.StateClosed:
+					open.Add(-1)
+				}
+			}
+			go func() { done <- serve(ctx, srv, l, time.Second) }()
+			say := func(text string) net.Conn {
+				c, err := net.Dial("tcp", l.Addr().String())
+				require.NoError(t, err)
+				_, _ = io.WriteString(c, text)
+				return c
+			}
+			silent := say("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+			defer silent.Close()
+			endless := say("GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+			defer endless.Close()
+			require.Eventually(t, func() bool { return came.Load() == 2 && open.Load() == 0 }, time.Minute, time.Millisecond)
+
+			wide := say("GET /readyz HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 2*maxHeaderBytes) + "\r\n\r\n")
+			defer wide.Close()
+			answer, err := http.ReadResponse(bufio.NewReader(wide), nil)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, answer.StatusCode)
+
+			again := say("")
+			defer again.Close()
+			reader := bufio.NewReader(again)
+			for range 2 {
+				_, err := io.WriteString(again, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+				require.NoError(t, err)
+				answer, err := http.ReadResponse(reader, nil)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, answer.Body)
+				require.NoError(t, err)
+				<-time.After(2 * probeLimit)
+			}
+			cancel()
+			require.NoError(t, <-done)
+		})
+	}
 }
 
 func TestUnknownLogLevelIsSaid(t *testing.T) {

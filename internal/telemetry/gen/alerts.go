@@ -43,7 +43,7 @@ var alerts = []alert{
 	{
 		"SynchronizerConnectionsRefused", `increase(synchronizer_relay_refused_connections_total[15m]) > 20`, "15m", "warning",
 		"{{ $labels.instance }} refuses clients",
-		"The log names account, cluster and reason of each: a wrong or revoked key, an authentication server that is away (503, tried again), or the process is not ready.",
+		"The log names account, cluster and reason of each, of 300 in ten seconds: a wrong or revoked key, an authentication server that is away (503, tried again), or the process is not ready.",
 	},
 	{
 		"SynchronizerPublishFails", `sum by (backend) (rate(synchronizer_mq_producer_messages_produced_count{status="error"}[5m])) > 0`, "5m", "critical",
@@ -51,9 +51,9 @@ var alerts = []alert{
 		"The broker is away, full or refuses. Links are closed after 20 s and clients say again what was not confirmed; nothing that was confirmed is lost. Look at the broker, its disk and the limits of its topics.",
 	},
 	{
-		"SynchronizerIngesterStands", `sum(rate(synchronizer_mq_producer_messages_produced_count{status="success"}[10m])) > 0 and sum(rate(synchronizer_ingester_records_total[10m])) == 0`, "15m", "critical",
+		"SynchronizerIngesterStands", `sum(rate(synchronizer_mq_producer_messages_produced_count{status="success"}[10m])) > 0 unless sum(rate(synchronizer_ingester_records_total[10m])) > 0`, "15m", "critical",
 		"records are published and no ingester finishes any",
-		"Look at `/readyz` and the log of the ingesters: a database that is away or slow is named there. Records wait in the queue; mind its retention. With somebody else's ingester, leave this rule out.",
+		"Look at `/readyz` and the log of the ingesters: a database that is away or slow is named there. Records wait in the queue; mind its retention. It fires, too, where Prometheus does not reach port 7888 of the ingesters; with somebody else's ingester, leave this rule out.",
 	},
 	{
 		"SynchronizerIngesterRetries", `sum by (of) (rate(synchronizer_ingester_retries_total[5m])) > 0`, "10m", "warning",
@@ -117,7 +117,7 @@ var alerts = []alert{
 	},
 	{
 		"SynchronizerSeriesCapped", `count(synchronizer_mq_producer_messages_produced_count{account="other", cluster="other"}) > 0`, "1h", "info",
-		"more than 1,000 clusters: the rest is counted as other",
+		"more than 1,000 clusters, or 100,000 series: the rest is counted as other",
 		"Nothing is lost but detail. Per-cluster numbers are in the API and in `synchronizer clusters`.",
 	},
 	{

@@ -86,6 +86,7 @@ func TestAlertsAreAboutMetrics(t *testing.T) {
 		for _, pair := range []string{"()", "{}", "[]", `""`} {
 			require.Equal(t, 0, (strings.Count(a.Expr, pair[:1])-strings.Count(a.Expr, pair[1:]))%2, a.Name)
 		}
+		require.NotRegexp(t, `(rate|increase)\(.*\) == 0`, a.Expr, "%s: what has counted nothing yet has no series; write unless", a.Name)
 		require.Contains(t, []string{"critical", "warning", "info"}, a.Severity, a.Name)
 		require.NotEmpty(t, a.Summary, a.Name)
 		require.Greater(t, len(a.Do), 60, "%s: what is to be done", a.Name)

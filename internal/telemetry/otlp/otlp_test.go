@@ -4,11 +4,13 @@ package otlp
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"synchronizer/internal/telemetry/otlp/otlptest"
 	"synchronizer/internal/telemetry/traceparent"
@@ -44,6 +47,9 @@ func TestEnabled(t *testing.T) {
 		"only a sampler":      {map[string]string{"OTEL_TRACES_SAMPLER": "always_on"}, false},
 		"exporter none":       {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, false},
 		"all turned off":      {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "true"}, false},
+		"exporter otlp":       {map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true},
+		"unknown exporter":    {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, true}, // which is a warning
+		"exporter NONE":       {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "NONE"}, false},
 		"white space is none": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, false},
 	} {
 		require.Equal(t, test.want, Enabled(getenv(test.env)), name)
@@ -80,6 +86,14 @@ func TestWhatCannotBeUsed(t *testing.T) {
 			require.NotContains(t, log.String(), secret)
 		})
 	}
+}
+
+// TestDefaultEndpoint: who only chooses the exporter has a collector on this machine.
+func TestDefaultEndpoint(t *testing.T) {
+	s, err := read(getenv(map[string]string{"OTEL_TRACES_EXPORTER": "OTLP", "OTEL_EXPORTER_OTLP_COMPRESSION": "GZIP", "OTEL_EXPORTER_OTLP_PROTOCOL": "HTTP/protobuf"}))
+	require.NoError(t, err)
+	require.Equal(t, "http://localhost:4318/v1/traces", s.endpoint.String())
+	require.True(t, s.gzip)
 }
 
 // begin starts to trace towards a collector.
@@ -142,6 +156,19 @@ func TestEndpointForTraces(t *testing.T) {
 	require.Equal(t, "/mine", c.Requests()[0].URL.Path)
 }
 
+// TestAttributesAreBounded: names that others have made up are cut, as the environment
+// says if it does.
+func TestAttributesAreBounded(t *testing.T) {
+	for value, want := range map[string]int{"": longestAttribute, "10": 10} {
+		t.Setenv("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", value)
+		c := otlptest.New(t)
+		tracer, stop, _, _ := begin(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL})
+		tracer.One(traceparent.NewContext(t.Context(), parent), "work")(strings.Repeat("x", 1<<20), nil)
+		stop()
+		require.Len(t, c.Spans()[0].Attributes["synchronizer.outcome"], want)
+	}
+}
+
 // TestSampler: the decision is made where a trace begins, and an unknown sampler is
 // a warning.
 func TestSampler(t *testing.T) {
@@ -201,6 +228,81 @@ func TestCollectorThatRefuses(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(e.exported))
 	require.Equal(t, 1, strings.Count(log.String(), "takes spans again"))
 	require.NotContains(t, log.String(), secret)
+}
+
+// TestCollectorThatTakesPart: what it does not take is lost, though it says 200, and is
+// not sent again; the log says why.
+func TestCollectorThatTakesPart(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer         []byte
+		lost, exported float64
+		log            string
+	}{
+		"nothing":           {nil, 0, 3, ""},
+		"all":               {partly(0, ""), 0, 3, ""},
+		"a warning":         {partly(0, "old version"), 0, 3, ""},
+		"two are too old":   {partly(2, "too old"), 2, 1, "2 of 3 spans: too old"},
+		"more than it got":  {partly(99, ""), 3, 0, "3 of 3 spans"},
+		"less than none":    {partly(-5, ""), 0, 3, ""},
+		"not what it is":    {[]byte("<html>"), 0, 3, ""},
+		"cut":               {partly(2, "too old")[:4], 0, 3, ""},
+		"an endless reason": {partly(1, strings.Repeat("x", 1<<20)), 0, 3, ""}, // it is not read to its end
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			e, log := uploadTo(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = w.Write(test.answer)
+			})))
+			require.NoError(t, e.ExportSpans(t.Context(), slices.Repeat(oneSpan, 3)))
+			require.Equal(t, 1, requests)
+			require.Equal(t, test.lost, testutil.ToFloat64(e.lost))
+			require.Equal(t, test.exported, testutil.ToFloat64(e.exported))
+			require.Equal(t, test.log != "", strings.Contains(log.String(), "spans are lost"), log)
+			require.Contains(t, log.String(), test.log)
+		})
+	}
+}
+
+// partly is an ExportTraceServiceResponse.
+func partly(rejected int64, reason string) []byte {
+	part := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(rejected))
+	part = protowire.AppendString(protowire.AppendTag(part, 2, protowire.BytesType), reason)
+	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), part)
+}
+
+// TestCollectorThatHangs: the end of the process waits for it as long as it is told to.
+func TestCollectorThatHangs(t *testing.T) {
+	held, asked := make(chan struct{}), make(chan struct{}, 10)
+	url := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() { close(held) })
+	log := &otlptest.Log{}
+	tracer, stop := Start(Options{
+		Service: "s", Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(),
+		Getenv: getenv(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "600000"}),
+	})
+	work(t, tracer)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		stop(ctx)
+		close(stopped)
+	}()
+	<-asked
+	cancel()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "it waits for the collector")
+	}
+	require.Contains(t, log.String(), "the last spans are lost")
 }
 
 // TestRetryAfter: the collector says when; the end of the context ends the wait.

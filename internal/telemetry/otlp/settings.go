@@ -20,8 +20,9 @@ import (
 const prefix = "OTEL_EXPORTER_OTLP_"
 
 const (
-	tracesPath     = "/v1/traces"
-	defaultTimeout = 10 * time.Second
+	tracesPath      = "/v1/traces"
+	defaultEndpoint = "http://localhost:4318" // if only the exporter is chosen
+	defaultTimeout  = 10 * time.Second
 )
 
 // settings are what the environment says of the exporter.
@@ -33,14 +34,19 @@ type settings struct {
 	tls      *tls.Config
 }
 
-// Enabled reports whether the environment asks for traces at all.
+// Enabled reports whether the environment asks for traces at all: by an endpoint, or
+// by an exporter.
 func Enabled(getenv func(string) string) bool {
-	if off, _ := strconv.ParseBool(getenv("OTEL_SDK_DISABLED")); off || strings.TrimSpace(getenv("OTEL_TRACES_EXPORTER")) == "none" {
+	exporter := choice(getenv("OTEL_TRACES_EXPORTER"))
+	if off, _ := strconv.ParseBool(strings.TrimSpace(getenv("OTEL_SDK_DISABLED"))); off || exporter == "none" {
 		return false
 	}
 	_, value := lookup(getenv, "ENDPOINT")
-	return value != ""
+	return value != "" || exporter != ""
 }
+
+// choice is a value of which the case does not matter.
+func choice(text string) string { return strings.ToLower(strings.TrimSpace(text)) }
 
 // lookup gives the value of a variable and the name under which it was found.
 func lookup(getenv func(string) string, name string) (variable, value string) {
@@ -55,14 +61,17 @@ func lookup(getenv func(string) string, name string) (variable, value string) {
 // read reads the environment. Its error names the variable, never the value of one
 // that may hold a secret.
 func read(getenv func(string) string) (*settings, error) {
-	if kind := strings.TrimSpace(getenv("OTEL_TRACES_EXPORTER")); kind != "" && kind != "otlp" {
+	if kind := choice(getenv("OTEL_TRACES_EXPORTER")); kind != "" && kind != "otlp" {
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q: only otlp and none are known", kind)
 	}
-	if variable, protocol := lookup(getenv, "PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+	if variable, protocol := lookup(getenv, "PROTOCOL"); protocol != "" && choice(protocol) != "http/protobuf" {
 		return nil, fmt.Errorf("%s is %q: only http/protobuf is known; a collector listens for it on port 4318", variable, protocol)
 	}
 	s := &settings{timeout: defaultTimeout}
 	variable, endpoint := lookup(getenv, "ENDPOINT")
+	if endpoint == "" {
+		endpoint = defaultEndpoint
+	}
 	target, err := url.Parse(endpoint)
 	if err != nil || target.Host == "" || target.Scheme != "http" && target.Scheme != "https" {
 		return nil, fmt.Errorf("%s must be a URL with http or https, such as http://collector:4318", variable)
@@ -83,7 +92,7 @@ func read(getenv func(string) string) (*settings, error) {
 		}
 		s.timeout = time.Duration(ms) * time.Millisecond
 	}
-	switch variable, text := lookup(getenv, "COMPRESSION"); text {
+	switch variable, text := lookup(getenv, "COMPRESSION"); choice(text) {
 	case "", "none":
 	case "gzip":
 		s.gzip = true

@@ -4,6 +4,7 @@ package otlp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -18,6 +19,10 @@ import (
 	"synchronizer"
 	"synchronizer/internal/telemetry/tracing"
 )
+
+// longestAttribute bounds names that others have chosen, in characters, unless
+// OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT does.
+const longestAttribute = 2 << 10
 
 // Options of Start; all must be set.
 type Options struct {
@@ -54,7 +59,11 @@ func Start(o Options) (_ *tracing.Tracer, stop func(context.Context)) {
 		o.Logger.Warn("OTEL_RESOURCE_ATTRIBUTES is used in part", "error", err)
 	}
 	e := newExporter(s, o)
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(e), sdk.WithResource(of))
+	limits := sdk.NewSpanLimits() // of the environment
+	if limits.AttributeValueLengthLimit < 0 {
+		limits.AttributeValueLengthLimit = longestAttribute
+	}
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(e), sdk.WithResource(of), sdk.WithRawSpanLimits(limits))
 	o.Logger.Info("tracing", "collector", s.endpoint.Host)
 	return tracing.New(provider), func(ctx context.Context) {
 		if err := provider.Shutdown(ctx); err != nil {
@@ -89,19 +98,22 @@ func newExporter(s *settings, o Options) *exporter {
 // ExportSpans implements the SDK's SpanExporter.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := e.Exporter.ExportSpans(ctx, spans)
+	lost := 0
+	if part, ok := errors.AsType[*partError](err); ok {
+		lost = int(min(part.rejected, int64(len(spans))))
+		err = fmt.Errorf("%d of %d spans: %s", lost, len(spans), part.reason)
+	} else if err != nil {
+		lost = len(spans)
+	}
+	e.exported.Add(float64(len(spans) - lost))
+	e.lost.Add(float64(lost))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case err == nil:
-		e.exported.Add(float64(len(spans)))
-		if e.failing {
-			e.log.Info("the collector takes spans again")
-		}
-	default:
-		e.lost.Add(float64(len(spans)))
-		if !e.failing {
-			e.log.Warn("spans are lost until the collector takes them", "error", err)
-		}
+	case err == nil && e.failing:
+		e.log.Info("the collector takes spans again")
+	case err != nil && !e.failing:
+		e.log.Warn("spans are lost until the collector takes them", "error", err)
 	}
 	e.failing = err != nil
 	return nil

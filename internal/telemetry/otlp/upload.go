@@ -107,6 +107,64 @@ func (u *uploader) encode(spans []*trace.ResourceSpans) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
+const longestAnswer = 64 << 10
+
+// partError is that of a collector that has taken the rest.
+type partError struct {
+	rejected int64
+	reason   string
+}
+
+func (e *partError) Error() string {
+	return fmt.Sprintf("the collector does not take %d spans: %s", e.rejected, e.reason)
+}
+
+// readPart reads the ExportTraceServiceResponse of a collector: its first field holds
+// how many spans were rejected (1), and why (2). What cannot be read rejects none.
+func readPart(answer []byte) *partError {
+	var e partError
+	fields(answer, func(number protowire.Number, _ uint64, part []byte) {
+		if number != 1 {
+			return
+		}
+		fields(part, func(number protowire.Number, value uint64, text []byte) {
+			switch number {
+			case 1:
+				e.rejected = int64(value)
+			case 2:
+				e.reason = string(text)
+			}
+		})
+	})
+	return &e
+}
+
+// fields calls each for the numbers and texts of a message, as far as it can be read.
+func fields(message []byte, each func(number protowire.Number, value uint64, text []byte)) {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return
+		}
+		message = message[n:]
+		var value uint64
+		var text []byte
+		switch kind {
+		case protowire.VarintType:
+			value, n = protowire.ConsumeVarint(message)
+		case protowire.BytesType:
+			text, n = protowire.ConsumeBytes(message)
+		default:
+			n = protowire.ConsumeFieldValue(number, kind, message)
+		}
+		if n < 0 {
+			return
+		}
+		each(number, value, text)
+		message = message[n:]
+	}
+}
+
 // never says that another try is of no use.
 const never = -1
 
@@ -134,9 +192,12 @@ func (u *uploader) post(ctx context.Context, body []byte) (again time.Duration, 
 		return 0, fmt.Errorf("posting spans to %s: %w", host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // so that the connection is used again
+	answer, _ := io.ReadAll(io.LimitReader(response.Body, longestAnswer)) // so that the connection is used again
 	switch code := response.StatusCode; {
 	case code >= 200 && code < 300:
+		if part := readPart(answer); part.rejected > 0 {
+			return never, part
+		}
 		return 0, nil
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
