@@ -47,9 +47,11 @@ type Config struct {
 	StartPause   time.Duration
 	Logger       *slog.Logger
 
-	// For tests: messages in flight per producer, and how often to look for partitions.
+	// For tests: messages in flight per producer, how often to look for partitions, and
+	// how long the broker may take to answer an acknowledgement.
 	pending       int
 	partitionsNew time.Duration
+	ackPatience   time.Duration
 }
 
 // DefaultSubscription is the group of ingesters.
@@ -91,6 +93,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.partitionsNew <= 0 {
 		c.partitionsNew = 30 * time.Second
+	}
+	if c.ackPatience <= 0 {
+		c.ackPatience = 3 * time.Second
 	}
 	return c
 }

@@ -4,6 +4,7 @@ package pulsar
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -43,17 +44,19 @@ func (b *backOff) IsMaxBackoffReached() bool { return b.next >= longestBackOff }
 // Reset implements backoff.Policy.
 func (b *backOff) Reset() { b.next = firstBackOff }
 
+var errLost = errors.New("broker has closed it, or does not know it")
+
 // watched notices that a consumer or reader of the library has lost its connection:
 // the library then asks for a backoff policy, before anything else. We do not let
 // it reconnect by itself. What it has fetched and not handed out yet would be lost
 // for a reader (it resumes behind messages that it drops), and after some errors it
 // stays silent for ever.
 type watched struct {
-	armed atomic.Bool
-	seen  atomic.Bool
-	ctx   context.Context // ends when the connection is lost
-	lost  context.CancelFunc
-	idle  chan struct{} // closed when nobody reads any more
+	seen   atomic.Bool
+	ctx    context.Context // ends when the connection is lost
+	cancel context.CancelCauseFunc
+	idle   chan struct{} // closed when nobody reads any more
+	asking atomic.Int64  // policies that questions of ours still ask for
 
 	partitions int // of the topic, for a consumer
 }
@@ -63,14 +66,26 @@ const idlePatience = time.Second
 
 func newWatched(ctx context.Context) *watched {
 	w := &watched{idle: make(chan struct{})}
-	w.ctx, w.lost = context.WithCancel(ctx)
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	return w
+}
+
+func (w *watched) lost() { w.cancel(errLost) }
+
+// giveUp is lost for one that the library has not noticed: nothing of it counts any
+// more.
+func (w *watched) giveUp() {
+	w.seen.Store(true)
+	w.lost()
 }
 
 // policy is for the options of the library. It holds the library back until nobody
 // reads: a reader's own position is not safe from a reconnect.
 func (w *watched) policy() backoff.Policy {
-	if w.armed.Load() && !w.seen.Swap(true) {
+	if w.asking.Add(-1) >= 0 {
+		return question{w}
+	}
+	if !w.seen.Swap(true) {
 		w.lost()
 		patience := time.NewTimer(idlePatience)
 		defer patience.Stop()
@@ -86,6 +101,52 @@ func (w *watched) policy() backoff.Policy {
 func (w *watched) leave() {
 	w.lost()
 	close(w.idle)
+}
+
+// question is the policy for a question of ours: the library asks it how long to wait
+// when the broker refuses an answer.
+type question struct{ w *watched }
+
+// Next implements backoff.Policy. The library is not to ask the broker again: it
+// gives up after operationTimeout.
+func (q question) Next() time.Duration {
+	q.w.giveUp()
+	return 2 * operationTimeout
+}
+
+// IsMaxBackoffReached implements backoff.Policy.
+func (question) IsMaxBackoffReached() bool { return true }
+
+// Reset implements backoff.Policy.
+func (question) Reset() {}
+
+// open makes a reader or consumer, and asks the broker something that only one can
+// ask that it knows. The library begins to listen to what the broker says about one
+// after it was told that it exists. If the broker hands the topic over in between, it
+// never hears of that, and waits for ever for records that nobody will send.
+func open[T interface{ Close() }](ctx context.Context, q *Queue, w *watched, create func() (T, error), ask func(T) error) (T, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })()
+	made, err := within(ctx, q, func() (T, error) {
+		var none T
+		made, err := create()
+		if err != nil {
+			return none, err
+		}
+		w.asking.Store(int64(w.partitions))
+		err = ask(made)
+		w.asking.Store(0)
+		if err != nil {
+			made.Close()
+			return none, err
+		}
+		return made, nil
+	}, T.Close)
+	if err != nil {
+		w.leave()
+	}
+	return made, err
 }
 
 // within calls a function that cannot be cancelled. When ctx ends first, its

@@ -4,7 +4,6 @@ package pulsar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -33,12 +32,10 @@ type consumer struct {
 	end    context.CancelFunc
 	task   sync.WaitGroup
 
-	use     sync.RWMutex // held for reading while the subscription is used
-	current subscription
-
-	mu   sync.Mutex // after the lock of the buffer
-	open []batch    // returned by Next and not acknowledged, oldest first
-	last uint64
+	mu      sync.Mutex // after the lock of the buffer
+	current *held      // nil between two
+	open    []batch    // returned by Next and not acknowledged, oldest first
+	last    uint64
 	// epoch counts the subscriptions. Ids of an earlier one mean nothing to a later.
 	epoch uint64
 }
@@ -47,15 +44,9 @@ type consumer struct {
 type subscription interface {
 	Chan() <-chan client.ConsumerMessage
 	AckIDList(ids []client.MessageID) error
+	GetLastMessageIDs() ([]client.TopicMessageID, error)
 	Close()
 }
-
-type batch struct {
-	number uint64
-	ids    []client.MessageID
-}
-
-var errAnew = errors.New("delivery has begun anew, the records come again")
 
 // Consume implements synchronizer.Queue. The group is the name of the
 // subscription; empty means the one of the configuration.
@@ -73,62 +64,59 @@ func (q *Queue) Consume(ctx context.Context, group string) (synchronizer.Consume
 	defer done()
 	c := &consumer{q: q, group: group, buffer: newBuffer()}
 	c.ctx, c.end = context.WithCancel(q.ctx)
-	w, sub, err := c.subscribe(ctx)
+	s, err := c.subscribe(ctx)
 	if err != nil {
 		c.end()
 		return nil, fmt.Errorf("joining group %q: %w", group, err)
 	}
 	if err := q.addReader(c); err != nil {
 		c.end()
-		sub.Close()
+		s.Close()
 		return nil, fmt.Errorf("joining group %q: %w", group, err)
 	}
-	c.task.Go(func() { c.run(w, sub) })
+	c.task.Go(func() { c.run(s) })
 	return c, nil
 }
 
-func (c *consumer) subscribe(ctx context.Context) (*watched, subscription, error) {
+func (c *consumer) subscribe(ctx context.Context) (*held, error) {
 	w := newWatched(c.ctx)
 	names, err := c.q.partitions(ctx, synchronizer.Out)
 	if err != nil {
-		w.lost()
-		return nil, nil, err
+		w.leave()
+		return nil, err
 	}
 	w.partitions = len(names)
-	sub, err := within(ctx, c.q, func() (subscription, error) { return c.q.subscribe(c.group, w.policy) }, subscription.Close)
+	sub, err := open(ctx, c.q, w, func() (subscription, error) {
+		return c.q.subscribe(c.group, w.policy)
+	}, func(s subscription) error {
+		_, err := s.GetLastMessageIDs()
+		return err
+	})
 	if err != nil {
-		w.lost()
-		return nil, nil, fmt.Errorf("subscribing: %w", err)
+		return nil, fmt.Errorf("subscribing: %w", err)
 	}
-	w.armed.Store(true)
-	return w, sub, nil
+	return newHeld(sub, w), nil
 }
 
 // run owns the subscription.
-func (c *consumer) run(w *watched, sub subscription) {
-	for {
-		c.use.Lock()
-		c.current = sub
-		c.use.Unlock()
+func (c *consumer) run(s *held) {
+	for s != nil {
+		c.mu.Lock()
+		c.current = s
+		c.mu.Unlock()
 
-		watched := w
-		c.task.Go(func() { c.discover(watched) })
-		c.read(w, sub)
-		w.leave()
-
+		left := s
+		c.task.Go(func() { c.discover(left.w) })
+		c.read(s)
+		s.w.leave()
 		c.buffer.clear(func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.epoch++
-			c.open = nil
+			c.open, c.current = nil, nil
 		})
-		c.use.Lock() // waits for acknowledgements on the way
-		c.current = nil
-		c.use.Unlock()
-		sub.Close()
-		if w, sub = c.again(); sub == nil {
-			return
-		}
+		c.task.Go(left.leave) // it may have to wait for a broker that is silent
+		s = c.again()
 	}
 }
 
@@ -152,25 +140,25 @@ func (c *consumer) discover(w *watched) {
 }
 
 // again subscribes until it succeeds, or the consumer ends.
-func (c *consumer) again() (*watched, subscription) {
+func (c *consumer) again() *held {
 	p := pauses{backOff{c.q.config.RedeliveryDelay}}
 	for p.wait(c.ctx) {
-		w, sub, err := c.subscribe(c.ctx)
+		s, err := c.subscribe(c.ctx)
 		if err == nil {
-			return w, sub
+			return s
 		}
 		if c.ctx.Err() == nil {
 			c.q.config.Logger.Warn("queue: cannot read, trying again", "topic", c.q.config.topic(synchronizer.Out), "error", err)
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // read moves messages into the buffer until the connection is lost.
-func (c *consumer) read(w *watched, sub subscription) {
+func (c *consumer) read(s *held) {
 	var unseen []client.MessageID // of records that are not for us
-	shared := c.q.config.shared()
-	messages := sub.Chan()
+	shared, w := c.q.config.shared(), s.w
+	messages := s.Chan()
 	for {
 		var m client.ConsumerMessage
 		var ok bool
@@ -180,7 +168,7 @@ func (c *consumer) read(w *watched, sub subscription) {
 			return
 		default:
 			if len(unseen) > 0 {
-				c.acknowledgeUnseen(sub, unseen)
+				c.acknowledgeUnseen(s, unseen)
 				unseen = nil
 			}
 			select {
@@ -198,7 +186,7 @@ func (c *consumer) read(w *watched, sub subscription) {
 		r, fromServer := record(m.Message)
 		if shared && !fromServer {
 			if unseen = append(unseen, m.ID()); len(unseen) >= mostUnseen {
-				c.acknowledgeUnseen(sub, unseen)
+				c.acknowledgeUnseen(s, unseen)
 				unseen = nil
 			}
 			continue
@@ -206,13 +194,6 @@ func (c *consumer) read(w *watched, sub subscription) {
 		if c.buffer.put(w.ctx, entry{r, m.ID()}) != nil {
 			return
 		}
-	}
-}
-
-// acknowledgeUnseen may fail: then they come again.
-func (c *consumer) acknowledgeUnseen(sub subscription, ids []client.MessageID) {
-	if err := sub.AckIDList(ids); err != nil && c.ctx.Err() == nil {
-		c.q.config.Logger.Warn("queue: cannot acknowledge records of others", "records", len(ids), "error", plain(err))
 	}
 }
 
@@ -238,74 +219,6 @@ func (c *consumer) Next(ctx context.Context, most, maxBytes int) (synchronizer.B
 		return synchronizer.Batch{}, fmt.Errorf("reading records: %w", err)
 	}
 	return b, nil
-}
-
-// acknowledge covers the batch and all before it, and returns when the broker has
-// it. Key_Shared knows no cumulative acknowledgement, so every id is named.
-func (c *consumer) acknowledge(ctx context.Context, number, epoch uint64) error {
-	ctx, done, err := c.q.enter(ctx)
-	if err != nil {
-		return fmt.Errorf("acknowledging: %w", err)
-	}
-	defer done()
-	ids, err := c.covered(number, epoch)
-	if err != nil {
-		return fmt.Errorf("acknowledging: %w", err)
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	_, err = within(ctx, c.q, func() (struct{}, error) {
-		c.use.RLock()
-		defer c.use.RUnlock()
-		if c.current == nil {
-			return struct{}{}, errAnew
-		}
-		if _, err := c.covered(number, epoch); err != nil {
-			return struct{}{}, err
-		}
-		return struct{}{}, c.current.AckIDList(ids)
-	}, func(struct{}) {})
-	if err != nil {
-		return fmt.Errorf("acknowledging: %w", plain(err))
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.epoch == epoch && len(c.open) > 0 && c.open[0].number <= number {
-		c.open = c.open[1:]
-	}
-	return nil
-}
-
-// covered are the ids that an acknowledgement of a batch stands for.
-func (c *consumer) covered(number, epoch uint64) ([]client.MessageID, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		return nil, synchronizer.ErrClosed
-	}
-	if c.epoch != epoch {
-		return nil, errAnew
-	}
-	var ids []client.MessageID
-	for _, b := range c.open {
-		if b.number > number {
-			break
-		}
-		ids = append(ids, b.ids...)
-	}
-	return ids, nil
-}
-
-// plain shortens the library's error, which names each id.
-func plain(err error) error {
-	var refused client.AckError
-	if errors.As(err, &refused) {
-		for _, reason := range refused {
-			return reason
-		}
-	}
-	return err
 }
 
 // Close implements synchronizer.Consumer. What was not acknowledged goes to other

@@ -158,3 +158,6 @@ type fakeSubscription struct{ messages chan client.ConsumerMessage }
 func (f fakeSubscription) Chan() <-chan client.ConsumerMessage { return f.messages }
 func (fakeSubscription) AckIDList([]client.MessageID) error    { return nil }
 func (fakeSubscription) Close()                                {}
+func (fakeSubscription) GetLastMessageIDs() ([]client.TopicMessageID, error) {
+	return nil, nil
+}

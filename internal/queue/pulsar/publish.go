@@ -230,10 +230,9 @@ func (l *lane) producer(ctx context.Context, small bool) (client.Producer, error
 		return newSender(p), nil
 	}, closeProducer)
 	if err != nil {
-		w.lost()
+		w.leave()
 		return nil, fmt.Errorf("making producer: %w", err)
 	}
-	w.armed.Store(true)
 	l.q.tasks.Go(func() {
 		<-w.ctx.Done()
 		closeProducer(made)

@@ -209,6 +209,7 @@ func (q *Queue) partitions(ctx context.Context, d synchronizer.Direction) ([]str
 }
 
 func (q *Queue) subscribeLibrary(group string, policy func() backoff.Policy) (subscription, error) {
+	never := uint(0)
 	return q.read.Subscribe(client.ConsumerOptions{
 		Topic:                          q.config.topic(synchronizer.Out),
 		SubscriptionName:               group,
@@ -220,6 +221,7 @@ func (q *Queue) subscribeLibrary(group string, policy func() backoff.Policy) (su
 		EnableBatchIndexAcknowledgment: true,
 		ExpireTimeOfIncompleteChunk:    chunkLife,
 		BackOffPolicyFunc:              policy,
+		MaxReconnectToBroker:           &never, // or one that we leave would be a member again for a moment
 	})
 }
 

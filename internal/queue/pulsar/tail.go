@@ -141,22 +141,18 @@ type messageReader interface {
 func (t *tail) fix(ctx context.Context, topic string) (*part, error) {
 	p := &part{t: t, topic: topic, start: client.LatestMessageID()}
 	// A reader that begins at "latest" would begin at another end after a lost
-	// connection. So the end is asked for, by a first reader. The library asks for a
-	// policy with that question too, so it must not be taken for a lost connection.
-	if err := p.connect(ctx); err != nil {
+	// connection. So the end is asked for, by a first reader.
+	end, err := p.connect(ctx)
+	if err != nil {
 		return nil, err
 	}
-	p.watch.armed.Store(false)
-	end, err := within(ctx, t.q, p.reader.GetLastMessageID, func(client.MessageID) {})
 	p.leave()
-	if err != nil {
-		return nil, fmt.Errorf("asking for the end of %s: %w", topic, err)
-	}
 	p.start = client.EarliestMessageID()
 	if end.EntryID() >= 0 {
 		p.start = plainID(end)
 	}
-	return p, p.connect(ctx)
+	_, err = p.connect(ctx)
+	return p, err
 }
 
 // plainID has nothing of the reader that it came from.
@@ -164,18 +160,23 @@ func plainID(id client.MessageID) client.MessageID {
 	return client.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchIdx(), id.PartitionIdx())
 }
 
-func (p *part) connect(ctx context.Context) error {
+// connect makes a reader, and gives the end of the partition.
+func (p *part) connect(ctx context.Context) (end client.MessageID, err error) {
 	w := newWatched(p.t.ctx)
-	reader, err := within(ctx, p.t.q, func() (messageReader, error) {
+	w.partitions = 1
+	var asked client.MessageID
+	reader, err := open(ctx, p.t.q, w, func() (messageReader, error) {
 		return p.t.q.newReader(p.topic, p.start, w.policy)
-	}, messageReader.Close)
+	}, func(r messageReader) error {
+		var err error
+		asked, err = r.GetLastMessageID()
+		return err
+	})
 	if err != nil {
-		w.lost()
-		return fmt.Errorf("reading %s: %w", p.topic, err)
+		return nil, fmt.Errorf("reading %s: %w", p.topic, err)
 	}
-	w.armed.Store(true)
 	p.reader, p.watch = reader, w
-	return nil
+	return asked, nil
 }
 
 func (p *part) leave() {
@@ -188,7 +189,7 @@ func (p *part) run() {
 	pause := pauses{backOff{firstBackOff}}
 	for {
 		if p.reader == nil {
-			if err := p.connect(p.t.ctx); err != nil {
+			if _, err := p.connect(p.t.ctx); err != nil {
 				if p.t.ctx.Err() == nil {
 					p.t.q.config.Logger.Warn("queue: cannot read, trying again", "error", err)
 				}
@@ -201,7 +202,9 @@ func (p *part) run() {
 		if p.read() {
 			pause.Reset()
 		}
-		p.leave()
+		p.watch.leave()
+		p.t.tasks.Go(p.reader.Close) // it may have to wait for a broker that is silent
+		p.reader = nil
 		if p.last != nil {
 			p.start = plainID(p.last)
 		}

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unload
-
 package pulsar
 
 import (
@@ -16,11 +14,6 @@ import (
 	"synchronizer"
 	"synchronizer/test/brokers"
 )
-
-// Not part of "make test": it fails now and then, when the topic is handed over for
-// the fourth time within a second and nothing arrives for a minute (see CHANGELOG).
-//
-//	go test -tags unload -run TestUnloadInMidTraffic ./internal/queue/pulsar
 
 // TestUnloadInMidTraffic: the broker closes producers, readers and consumers, as it
 // does when it hands a topic to another broker, while the readers have fetched more
