@@ -50,7 +50,18 @@ func Reason(err error) synchronizer.DropReason {
 // Account and cluster are those of the properties, always. Of an object's
 // record in the field's encoding the payload says which object it is about;
 // others need not set the properties about it.
-func Decode(r *synchronizer.Record) (synchronizer.Message, error) {
+func Decode(r *synchronizer.Record) (synchronizer.Message, error) { return decode(r, agree) }
+
+// DecodeDownward is Decode for a server that hands the message down: as with servers in
+// the field, nobody looks at account and cluster of the payload.
+func DecodeDownward(r *synchronizer.Record) (synchronizer.Message, error) {
+	return decode(r, func(synchronizer.ClusterID, string, string) error { return nil })
+}
+
+// identity judges account and cluster of a payload by those of the properties.
+type identity func(id synchronizer.ClusterID, account, cluster string) error
+
+func decode(r *synchronizer.Record, agree identity) (synchronizer.Message, error) {
 	p := readProperties(r.Properties)
 	m := synchronizer.Message{
 		Event:     eventOf(p.event),
@@ -74,9 +85,9 @@ func Decode(r *synchronizer.Record) (synchronizer.Message, error) {
 	var err error
 	switch {
 	case !m.Event.AboutObject():
-		err = decodeOther(&m, r.Payload)
+		err = decodeOther(&m, r.Payload, agree)
 	case p.encoding == "":
-		err = decodeField(&m, &p, r.Payload)
+		err = decodeField(&m, &p, r.Payload, agree)
 	case p.encoding == encodingCompact:
 		err = decodeCompact(&m, &p, r.Payload)
 	default:
@@ -135,7 +146,7 @@ func decodeCompact(m *synchronizer.Message, p *properties, payload []byte) error
 	return nil
 }
 
-func decodeField(m *synchronizer.Message, p *properties, payload []byte) error {
+func decodeField(m *synchronizer.Message, p *properties, payload []byte, agree identity) error {
 	var object objectPayload
 	if err := unmarshal(payload, m.Event, &object); err != nil {
 		return err
@@ -168,7 +179,7 @@ func decodeField(m *synchronizer.Message, p *properties, payload []byte) error {
 
 // decodeOther reads the events that are not about one object: JSON in both
 // encodings.
-func decodeOther(m *synchronizer.Message, payload []byte) error {
+func decodeOther(m *synchronizer.Message, payload []byte, agree identity) error {
 	switch m.Event {
 	case synchronizer.EventServerConnected:
 		var p connectedPayload

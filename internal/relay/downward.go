@@ -132,7 +132,7 @@ func (s *Server) dispatch(r *synchronizer.Record) {
 // read decodes a record and counts the hop. Left are parts that could not be read
 // of a message that was.
 func read(r *synchronizer.Record) (m synchronizer.Message, left []error, err error) {
-	m, err = queue.Decode(r)
+	m, err = queue.DecodeDownward(r)
 	if partly, ok := errors.AsType[*queue.PartialError](err); ok && len(m.Known) > 0 {
 		left, err = partly.Left, nil
 	}
