@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ type revocable struct {
 	known map[[32]byte]synchronizer.AccessKey
 	err   error
 	asked int
+	slow  time.Duration // before an answer
 }
 
 func newRevocable(keys map[string]synchronizer.AccessKey) *revocable {
@@ -38,6 +40,12 @@ func newRevocable(keys map[string]synchronizer.AccessKey) *revocable {
 }
 
 func (r *revocable) AccessKey(_ context.Context, hash [32]byte) (synchronizer.AccessKey, error) {
+	r.mu.Lock()
+	slow := r.slow
+	r.mu.Unlock()
+	if slow > 0 {
+		time.Sleep(slow) // of the bubble
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
@@ -145,6 +153,50 @@ func TestRevokedKeysCloseConnections(t *testing.T) {
 		}
 		require.Contains(t, log.String(), `cluster=c-0 connection=s-a/c-0 reason="unauthorized: the access key is unknown or was revoked"`)
 		require.NotContains(t, log.String(), "one\"")
+	})
+}
+
+// deafLink is one whose client does not answer when it is closed.
+type deafLink struct {
+	silentLink
+	closed *atomic.Int32
+}
+
+func (l deafLink) Close(code int, reason string) error {
+	time.Sleep(time.Second) // of the bubble
+	l.closed.Add(1)
+	return l.silentLink.Close(code, reason)
+}
+
+// TestRevokedRightAfterALook is the worst case: the connections are looked at again
+// only later, the store is slow, and of ten thousand clients none answers.
+func TestRevokedRightAfterALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := newRevocable(map[string]synchronizer.AccessKey{"one": {Account: "a"}})
+		c := newClock(t, 0)
+		c.options.Authenticator = AccessKeys{Credentials: keys}
+		c.runs(t)
+		began := time.Now()
+		var closed atomic.Int32
+		for i := range 10_000 {
+			conn := &connection{
+				server: c.Server, source: fmt.Sprint(i), since: began, opened: began, key: synchronizer.HashSecret("one"),
+				hello: synchronizer.Hello{ClusterID: synchronizer.ClusterID{Account: "a", Cluster: fmt.Sprint(i)}},
+			}
+			conn.link = deafLink{silentLink{gone: make(chan struct{})}, &closed}
+			leave, err := c.registry.enter(t.Context(), conn.id())
+			require.NoError(t, err)
+			c.registry.add(conn, began)
+			leave()
+			defer c.registry.remove(conn)
+		}
+		pass(5 * time.Minute)
+		require.Zero(t, closed.Load())
+		require.Zero(t, time.Since(began)%recheckInterval, "it has just looked")
+		keys.revoke("one")
+		keys.set(func() { keys.slow = recheckTimeout - time.Second })
+		pass(30 * time.Second)
+		require.EqualValues(t, 10_000, closed.Load())
 	})
 }
 

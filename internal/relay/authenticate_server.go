@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"synchronizer"
+	"synchronizer/internal/link"
 )
 
 const (
@@ -51,8 +53,10 @@ func NewAuthenticationServer(address string, toQuery, toHeader map[string]string
 	}
 	a.client = &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-			MaxConnsPerHost: askers, MaxIdleConnsPerHost: askers, IdleConnTimeout: time.Minute,
+			Proxy:                  func(r *http.Request) (*url.URL, error) { return link.ProxyFromEnvironment(r.URL) },
+			OnProxyConnectResponse: tunnelRefused,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			MaxConnsPerHost:        askers, MaxIdleConnsPerHost: askers, IdleConnTimeout: time.Minute,
 			MaxResponseHeaderBytes: answerBytes, ForceAttemptHTTP2: true,
 		},
 		CheckRedirect: stayOnServer,
@@ -93,11 +97,7 @@ func (a *AuthenticationServer) Authenticate(ctx context.Context, claim Claim) er
 	}
 	answer, err := a.client.Do(r)
 	if err != nil {
-		var fault *url.Error
-		if errors.As(err, &fault) {
-			err = fault.Err // the rest repeats the URL
-		}
-		return fmt.Errorf("asking the authentication server %s: %w", a.url.Host, err)
+		return fmt.Errorf("asking the authentication server %s: %w", a.url.Host, withoutAnswer(err))
 	}
 	// Only the status counts. The rest is read for the sake of the connection.
 	_, _ = io.CopyN(io.Discard, answer.Body, answerBytes)
@@ -111,6 +111,42 @@ func (a *AuthenticationServer) Authenticate(ctx context.Context, claim Claim) er
 		return because(refused, found)
 	}
 	return nil
+}
+
+// errAnswer stands for faults whose texts quote an answer. Whoever is asked by
+// mistake may repeat the question, with the key.
+var errAnswer = errors.New("what it answers is no HTTP that can be read (it is not shown: it may repeat what the client has shown)")
+
+// withoutAnswer is why a question was not answered, without the URL, and without
+// what came instead of an answer: only faults are told that cannot hold it.
+func withoutAnswer(err error) error {
+	var fault *url.Error
+	if errors.As(err, &fault) {
+		err = fault.Err // the rest repeats the URL
+	}
+	var (
+		network     net.Error
+		certificate *tls.CertificateVerificationError
+		plain       tls.RecordHeaderError
+		alert       tls.AlertError
+	)
+	if errors.As(err, &network) || errors.As(err, &certificate) || errors.As(err, &plain) || errors.As(err, &alert) {
+		return err
+	}
+	for _, known := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, http.ErrSchemeMismatch, synchronizer.ErrInvalid} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	return errAnswer
+}
+
+// tunnelRefused tells of a proxy that does not let us through.
+func tunnelRefused(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &net.OpError{Op: "proxyconnect", Net: "tcp", Err: fmt.Errorf("the proxy %s answered HTTP %d", proxy.Host, answer.StatusCode)}
 }
 
 // question is the URL for a client.

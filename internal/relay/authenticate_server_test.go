@@ -4,9 +4,11 @@ package relay
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,6 +205,92 @@ func TestAuthenticationServerEndlessAnswer(t *testing.T) {
 	require.NoError(t, a.Authenticate(t.Context(), claimWithHeaders("a")))
 	require.Less(t, <-written, most)
 }
+
+// TestAuthenticationServerEchoes: whoever answers there by mistake may repeat what it
+// was asked; that does not come into an error, and so not into the log.
+func TestAuthenticationServerEchoes(t *testing.T) {
+	for name, answer := range map[string]func(asked string) string{
+		"the request":    func(asked string) string { return asked },
+		"a bad status":   func(asked string) string { return "HTTP/1.1 " + strings.Fields(asked)[1] + " x\r\n\r\n" },
+		"a bad header":   func(string) string { return "HTTP/1.1 200 OK\r\n" + odd + "\r\n\r\n" },
+		"a bad redirect": func(string) string { return "HTTP/1.1 302 Found\r\nLocation: http://[" + odd + "\r\n\r\n" },
+		"a bad redirect, as %": func(string) string {
+			return "HTTP/1.1 302 Found\r\nLocation: http://[" + url.QueryEscape(odd) + "\r\n\r\n"
+		},
+		"a bad length":   func(string) string { return "HTTP/1.1 200 OK\r\nContent-Length: " + odd + "\r\n\r\n" },
+		"a bad encoding": func(string) string { return "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + odd + "\r\n\r\n" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer listener.Close()
+			go func() {
+				for {
+					c, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						defer c.Close()
+						buf := make([]byte, 4096)
+						if n, err := c.Read(buf); err == nil {
+							_, _ = c.Write([]byte(answer(string(buf[:n]))))
+						}
+					}()
+				}
+			}()
+			a := askingAt(t, "http://"+listener.Addr().String()+"/check", map[string]string{"X-API-KEY": "key", "X-API-ACCOUNT": "account"}, keyToHeader)
+			defer a.Close()
+			claim := claimWithHeaders("acme")
+			claim.AccessKey = odd
+			claim.Header.Set("X-Api-Key", odd)
+			err = a.Authenticate(t.Context(), claim)
+			require.ErrorContains(t, err, "asking the authentication server "+listener.Addr().String())
+			require.NotErrorIs(t, err, synchronizer.ErrUnauthorized, "nobody has decided")
+			require.NotContains(t, err.Error(), "s3cr3t")
+
+			f := NewFeatures(a, "flag", time.Hour, slog.New(slog.DiscardHandler))
+			h := &holder{features: f}
+			h.url, h.header = f.question(claim)
+			_, err = h.fetch(t.Context())
+			require.ErrorContains(t, err, "asking the authentication server "+listener.Addr().String())
+			require.NotContains(t, err.Error(), "s3cr3t")
+		})
+	}
+}
+
+// TestAuthenticationServerThroughAProxy that refuses, or cannot be read: it is named, and
+// never its password, and nothing goes past it.
+func TestAuthenticationServerThroughAProxy(t *testing.T) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"} {
+		t.Setenv(name, "")
+	}
+	var connects atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect && r.Host == "auth.example:443" {
+			connects.Add(1)
+		}
+		w.WriteHeader(http.StatusProxyAuthRequired)
+	}))
+	defer proxy.Close()
+	address := strings.TrimPrefix(proxy.URL, "http://")
+	a := askingAt(t, "https://auth.example/check", accountToQuery, keyToHeader)
+	defer a.Close()
+	t.Setenv("ALL_PROXY", "http://user:p4ssword@"+address)
+	err := a.Authenticate(t.Context(), claimWithHeaders("acme"))
+	require.ErrorContains(t, err, "the proxy "+address+" answered HTTP 407")
+	require.NotErrorIs(t, err, synchronizer.ErrUnauthorized)
+	require.NotContains(t, err.Error(), "p4ss")
+	require.EqualValues(t, 1, connects.Load())
+	t.Setenv("HTTPS_PROXY", "http://user:p4ss#word@"+address)
+	err = a.Authenticate(t.Context(), claimWithHeaders("acme"))
+	require.ErrorContains(t, err, "HTTPS_PROXY cannot be read")
+	require.NotErrorIs(t, err, synchronizer.ErrUnauthorized)
+	require.NotContains(t, err.Error(), "p4ss")
+}
+
+// odd is a key with signs that stand otherwise in a URL.
+const odd = `s3cr3t "k&y+%/=`
 
 func TestAuthenticationServerURL(t *testing.T) {
 	for _, bad := range []string{"", "auth.example.com", "ftp://h", "https://", "https://h/%zz"} {

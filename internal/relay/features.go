@@ -219,11 +219,7 @@ func (h *holder) fetch(ctx context.Context) (has bool, err error) {
 	server := h.features.server
 	answer, err := server.client.Do(r)
 	if err != nil {
-		var fault *url.Error
-		if errors.As(err, &fault) {
-			err = fault.Err // the rest repeats the URL
-		}
-		return false, fmt.Errorf("asking the authentication server %s: %w", server.url.Host, err)
+		return false, fmt.Errorf("asking the authentication server %s: %w", server.url.Host, withoutAnswer(err))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, featuresBytes+1))
