@@ -39,9 +39,12 @@ type ClusterTx interface {
 	// Generations returns the generation of each source, giving a source that the
 	// store sees for the first time its cluster's next one, in the order of the
 	// slice. A cluster that was deleted is there again with its next new source.
+	// One with From set gets no new one, but that of the greatest source in byte order
+	// that the cluster then has from From up to and including Source; 0 if it has none.
 	Generations(ctx context.Context, sources []ClusterSource) ([]int64, error)
 
-	// SeeClients notes what servers report of connected clients.
+	// SeeClients notes what servers report of connected clients. A cluster that was
+	// deleted stays as it is.
 	SeeClients(ctx context.Context, seen []ClientSeen) error
 
 	// SeeKinds notes kinds that a client has, whether or not objects of them exist.
@@ -101,6 +104,7 @@ type Inventory interface {
 type ClusterSource struct {
 	ClusterID
 	Source string
+	From   string // see Generations
 }
 
 // ClientSeen is what a server reports of a client.

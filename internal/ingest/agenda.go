@@ -34,7 +34,14 @@ type agenda struct {
 	order  byTime                  // those of due; a server's clients may all have come at once
 	listed map[agendaKey]time.Time // when a kind was last listed for failing patches
 	waits  int                     // objects in due
-	asked  map[synchronizer.ClusterID]int
+	asked  map[synchronizer.ClusterID]asked
+}
+
+// asked is how often a cluster was asked for a first sync, since it was first seen:
+// one that was deleted in the store begins anew.
+type asked struct {
+	first time.Time
+	times int
 }
 
 type agendaKey struct {
@@ -49,24 +56,28 @@ type appointment struct {
 }
 
 func newAgenda() *agenda {
-	return &agenda{wake: make(chan struct{}, 1), due: map[agendaKey]*appointment{}, listed: map[agendaKey]time.Time{}, asked: map[synchronizer.ClusterID]int{}}
+	return &agenda{wake: make(chan struct{}, 1), due: map[agendaKey]*appointment{}, listed: map[agendaKey]time.Time{}, asked: map[synchronizer.ClusterID]asked{}}
 }
 
-// connected makes an appointment for a first sync, unless there is one or it was
-// tried often enough.
+// connected makes an appointment for a first sync, unless there is one.
 func (a *agenda) connected(id synchronizer.ClusterID, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.asked[id] < mostFirstSyncs {
-		a.add(agendaKey{ClusterID: id}, at)
-	}
+	a.add(agendaKey{ClusterID: id}, at)
 }
 
-// finished says that the cluster needs no first sync (any more).
-func (a *agenda) finished(id synchronizer.ClusterID) {
+// asks counts that a cluster is asked, which was first seen at a time; false if it
+// was asked often enough.
+func (a *agenda) asks(id synchronizer.ClusterID, first time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked[id] = mostFirstSyncs
+	of := a.asked[id]
+	if !of.first.Equal(first) {
+		of = asked{first: first}
+	}
+	of.times++
+	a.asked[id] = of
+	return of.times <= mostFirstSyncs
 }
 
 // escalate has an object listed: now, or when its kind may be listed again. False
@@ -158,9 +169,6 @@ func (a *agenda) take(now time.Time) (*appointment, time.Duration) {
 	}
 	first := heap.Pop(&a.order).(*appointment)
 	delete(a.due, first.agendaKey)
-	if first.kind == (synchronizer.Kind{}) {
-		a.asked[first.ClusterID]++
-	}
 	if len(first.exact) > 0 {
 		a.waits -= len(first.exact)
 		a.listed[first.agendaKey] = now

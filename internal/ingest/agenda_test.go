@@ -182,3 +182,33 @@ func TestRoundsNumbers(t *testing.T) {
 		require.Equal(t, want, roundsNumbers([]byte(doc)), doc)
 	}
 }
+
+// A cluster that was deleted in the store, by another process or by age, is asked
+// again when it is back, however often it was asked before.
+func TestFirstSyncOfAClusterThatWasDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigAt(t, filepath.Join(t.TempDir(), "test.db"), func(o *Options) { o.V1Kinds = threeKinds })
+		for round := range 3 {
+			before := fmt.Sprintf("before-%d", round)
+			r.deliver(t, connected(t, before), seen(t, before))
+			pass(61 * time.Second)
+			require.Len(t, r.questions(t), 3, "%d", round)
+			for k, kind := range threeKinds {
+				r.deliver(t, about(remove(t, before, uint64(k+1), sentinelName), kind))
+			}
+			after := fmt.Sprintf("after-%d", round)
+			r.deliver(t, connected(t, after), seen(t, after))
+			pass(61 * time.Second)
+			require.Empty(t, r.questions(t), "%d", round)
+			require.NoError(t, r.store.DeleteCluster(t.Context(), cluster))
+
+			// Until it connects again it is not there: neither by an answer that was on its
+			// way nor by its server's reports.
+			r.deliver(t, about(remove(t, before, 9, sentinelName), pods), seen(t, after))
+			pass(2 * firstSyncAge)
+			clusters, err := r.store.Clusters(t.Context(), synchronizer.ClusterID{})
+			require.NoError(t, err)
+			require.Empty(t, clusters)
+		}
+	})
+}

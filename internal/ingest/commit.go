@@ -66,8 +66,8 @@ type plan struct {
 	bodies    []bool // whether the row's body is needed: only a patch does
 	keyOf     map[synchronizer.ObjectKey]int
 	connected []synchronizer.ClientSeen
-	kinds     []synchronizer.ClusterKind // of sentinels that were answered
-	reports   []int                      // items that are about events
+	reports   []int // items that are about events
+	sentinels []int // items that are answers to sentinels
 }
 
 // makePlan collects the sources in order of appearance (which becomes their
@@ -86,11 +86,13 @@ func (i *Ingester) makePlan(items []item) plan {
 		}
 		switch {
 		case m.Event.AboutObject() && m.Event != synchronizer.EventGet && i.appends(m.Kind):
+			p.addSource(&items[k])
 			p.reports = append(p.reports, k)
 		case isSentinel(m):
-			p.kinds = append(p.kinds, synchronizer.ClusterKind{ClusterID: m.ClusterID, Kind: m.Kind})
+			p.addSource(&items[k])
+			p.sentinels = append(p.sentinels, k)
 		case m.Event.AboutObject() && m.Event != synchronizer.EventGet:
-			p.addSource(m)
+			p.addSource(&items[k])
 			key := m.Key()
 			at, known := p.keyOf[key]
 			if !known {
@@ -100,10 +102,11 @@ func (i *Ingester) makePlan(items []item) plan {
 			}
 			p.bodies[at] = p.bodies[at] || m.Event == synchronizer.EventPatch
 		case m.Event == synchronizer.EventServerConnected:
-			p.addSource(m)
+			p.addSource(&items[k])
 		case m.Event == synchronizer.EventConnectedClients && m.Clients != nil:
 			for _, c := range m.Clients.Clients {
-				if c.ClusterID.Validate() == nil {
+				// One that no database has room for must not take the others with it.
+				if c.ClusterID.Validate() == nil && len(c.ClusterID.String()) <= mostName {
 					p.connected = append(p.connected, synchronizer.ClientSeen{ConnectedClient: c, At: i.Now()})
 				}
 			}
@@ -112,12 +115,27 @@ func (i *Ingester) makePlan(items []item) plan {
 	return p
 }
 
-func (p *plan) addSource(m *synchronizer.Message) {
-	source := synchronizer.ClusterSource{ClusterID: m.ClusterID, Source: m.Source}
+// mostName is how long the name of a cluster may be that a server reports.
+const mostName = 1024
+
+func (p *plan) addSource(it *item) {
+	source := it.source()
+	if it.place != "" { // of what was said before the first ServerConnected
+		p.add(synchronizer.ClusterSource{ClusterID: source.ClusterID, Source: it.place})
+	}
+	p.add(source)
+}
+
+func (p *plan) add(source synchronizer.ClusterSource) {
 	if _, known := p.sourceOf[source]; !known {
 		p.sourceOf[source] = len(p.sources)
 		p.sources = append(p.sources, source)
 	}
+}
+
+// order places what an item says.
+func (p *plan) order(it *item, generations []int64) synchronizer.Order {
+	return synchronizer.Order{Generation: generations[p.sourceOf[it.source()]], Seq: it.msg.Seq}
 }
 
 // transact folds items into the store in one transaction.
@@ -153,17 +171,19 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 			case m.Event.AboutObject() && m.Event != synchronizer.EventGet && i.appends(m.Kind):
 				// below, all together
 			case isSentinel(m):
-				it.result = resultNoted
+				// so is this
 			case i.Inventory != nil && len(requestsIn(m)) > 0:
 				it.result = resultListed
 			case about && m.Event.AboutObject() && m.Event != synchronizer.EventGet:
-				source := p.sourceOf[synchronizer.ClusterSource{ClusterID: m.ClusterID, Source: m.Source}]
-				it.result = f.fold(&objects[at], it, synchronizer.Order{Generation: generations[source], Seq: m.Seq})
+				it.result = f.fold(&objects[at], it, p.order(it, generations))
 			case m.Event == synchronizer.EventServerConnected, m.Event == synchronizer.EventConnectedClients:
 				it.result = resultNoted
 			default:
 				it.result = resultNone
 			}
+		}
+		if err := late(ctx, tx, &p, items, generations); err != nil {
+			return err
 		}
 		if asked, err = i.reportAll(ctx, tx, &f, items, p.reports); err != nil {
 			return err
@@ -171,7 +191,7 @@ func (i *Ingester) transact(ctx context.Context, items []item) (questions, error
 		if err := tx.SeeClients(ctx, p.connected); err != nil {
 			return err
 		}
-		if err := tx.SeeKinds(ctx, p.kinds); err != nil {
+		if err := tx.SeeKinds(ctx, kindsOf(items, p.sentinels)); err != nil {
 			return err
 		}
 		var dirty []synchronizer.Row
@@ -227,6 +247,45 @@ func (i *Ingester) floors(ctx context.Context, tx synchronizer.Tx, keys []synchr
 	return floors, nil
 }
 
+// late finds out which events and answers to sentinels were said before their cluster
+// was deleted; nothing else orders them.
+func late(ctx context.Context, tx synchronizer.Tx, p *plan, items []item, generations []int64) error {
+	about := append(p.reports[:len(p.reports):len(p.reports)], p.sentinels...)
+	if len(about) == 0 {
+		return nil
+	}
+	for _, k := range about {
+		items[k].result = resultNoted // whatever an earlier run has found
+	}
+	kinds := kindsOf(items, about)
+	floors, err := tx.Floors(ctx, kinds)
+	if err != nil {
+		return err
+	}
+	of := make(map[synchronizer.ClusterKind]synchronizer.Order, len(kinds))
+	for n, kind := range kinds {
+		of[kind] = floors[n]
+	}
+	for _, k := range about {
+		if it := &items[k]; p.order(it, generations).Compare(of[it.kind()]) <= 0 {
+			it.result = resultLate
+		}
+	}
+	return nil
+}
+
+// kindsOf gives those of some of the items, each once, but not of late ones.
+func kindsOf(items []item, of []int) (kinds []synchronizer.ClusterKind) {
+	known := map[synchronizer.ClusterKind]bool{}
+	for _, k := range of {
+		if kind := items[k].kind(); items[k].result != resultLate && !known[kind] {
+			known[kind] = true
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
 // reportAll appends the events among the items and returns what is to be asked.
 func (i *Ingester) reportAll(ctx context.Context, tx synchronizer.Tx, f *folder, items []item, reports []int) ([]synchronizer.Message, error) {
 	if len(reports) == 0 {
@@ -236,6 +295,9 @@ func (i *Ingester) reportAll(ctx context.Context, tx synchronizer.Tx, f *folder,
 	var of []int
 	var asks []synchronizer.Message
 	for _, k := range reports {
+		if items[k].result == resultLate {
+			continue
+		}
 		var o object
 		row, what := f.report(&o, &items[k])
 		items[k].result = what

@@ -106,3 +106,30 @@ func TestForgetting(t *testing.T) {
 		require.NotNil(t, r.row(t, "web"))
 	})
 }
+
+// What the connections of a deleted cluster have said, and still say, is late:
+// events as well.
+func TestEventsOfADeletedClusterAreLate(t *testing.T) {
+	r := newRig(t, nil)
+	alert := func(source string, seq uint64, name string) synchronizer.Record {
+		return about(put(t, source, seq, name, body(name, "u", int(seq))), alerts)
+	}
+	names := func() (names []string) {
+		page, err := r.store.Events(t.Context(), synchronizer.EventQuery{Account: cluster.Account})
+		require.NoError(t, err)
+		for _, e := range page.Events {
+			names = append(names, e.Key.Name)
+		}
+		return names
+	}
+	r.deliver(t, connected(t, "s1"), alert("s1", 1, "old"))
+	require.Equal(t, []string{"old"}, names())
+	require.NoError(t, r.store.DeleteCluster(t.Context(), cluster))
+	r.deliver(t, alert("s1", 1, "old"), alert("s1", 2, "still"), about(verify(t, "s1", 3, "still", "aa"), alerts))
+	r.deliver(t, connected(t, "s2"))
+	require.Empty(t, names())
+	require.Empty(t, r.questions(t))
+	require.Equal(t, 3, r.drops.of(synchronizer.DropLate))
+	r.deliver(t, alert("s1", 2, "still"), alert("s2", 1, "new"))
+	require.Equal(t, []string{"new"}, names())
+}

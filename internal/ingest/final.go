@@ -17,16 +17,26 @@ func (i *Ingester) answer(ctx context.Context, asks []synchronizer.Message) erro
 	if len(asks) == 0 {
 		return nil
 	}
-	records := make([]synchronizer.Record, len(asks))
+	records := make([]synchronizer.Record, 0, len(asks))
 	for k := range asks {
 		r, err := i.Encoder.Encode(&asks[k], queue.Extra{})
 		if err != nil {
-			return fmt.Errorf("encoding question: %w", err) // of our own making: cannot happen
+			// A name that no other record can carry: nobody could answer.
+			i.Drop(synchronizer.DropMalformed, fmt.Sprintf("%s %s: %v", asks[k].Event, asks[k].Key(), err))
+			continue
 		}
-		records[k] = r
+		records = append(records, r)
+	}
+	if len(records) == 0 {
+		return nil
 	}
 	return i.persist(ctx, "queue", "publishing questions", func(ctx context.Context) error {
-		return i.Queue.Publish(ctx, synchronizer.In, records)
+		err := i.Queue.Publish(ctx, synchronizer.In, records)
+		if errors.Is(err, synchronizer.ErrTooLarge) { // the others are confirmed
+			i.Drop(synchronizer.DropTooLarge, "a question: "+err.Error())
+			return nil
+		}
+		return err
 	})
 }
 

@@ -84,7 +84,6 @@ func (i *Ingester) firstSync(ctx context.Context, id synchronizer.ClusterID) err
 		return err
 	}
 	if !status.FirstSeen.IsZero() && i.Now().Sub(status.FirstSeen) > firstSyncAge {
-		i.agenda.finished(id)
 		return nil
 	}
 	known := make(map[synchronizer.Kind]bool, len(status.Kinds))
@@ -104,8 +103,7 @@ func (i *Ingester) firstSync(ctx context.Context, id synchronizer.ClusterID) err
 		}
 		records = append(records, record)
 	}
-	if len(records) == 0 {
-		i.agenda.finished(id)
+	if len(records) == 0 || !i.agenda.asks(id, status.FirstSeen) {
 		return nil
 	}
 	i.metrics.listed.Add(float64(len(records)))

@@ -39,6 +39,9 @@ type item struct {
 	// uid and resourceVersion are those of the body (Put).
 	uid, resourceVersion string
 	terms                *synchronizer.Terms
+	// place is set if no server has stamped the record: what the names of the sources
+	// begin with that its partition of the broker has been, see unstamped.
+	place string
 
 	result result
 	// fault is set when the record can never be stored.
@@ -72,8 +75,7 @@ func read(r *synchronizer.Record) item {
 	}
 	it.msg = m
 	if m.Source == "" || (m.Seq == 0 && m.Event.AboutObject()) {
-		// A server of another make stamps nothing: the broker's order is its order.
-		it.msg.Stamp = synchronizer.Stamp{Source: "partition:" + r.Partition, Seq: r.Position}
+		it.unstamped(r)
 	}
 	if m.Event != synchronizer.EventPut {
 		return it
@@ -91,6 +93,28 @@ func read(r *synchronizer.Record) item {
 		it.msg.Checksum, _ = checksum.ObjectV1(m.Body)
 	}
 	return it
+}
+
+// unstamped gives a record of a server that stamps nothing the broker's order. Its
+// partition is one source from one ServerConnected to the next, named by the position
+// of that: so what is said after it is newer than what another server has stamped
+// before, and than the deletion of the cluster.
+func (it *item) unstamped(r *synchronizer.Record) {
+	it.place = "partition:" + r.Partition + "@"
+	it.msg.Stamp = synchronizer.Stamp{Source: fmt.Sprintf("%s%020d", it.place, r.Position), Seq: r.Position}
+}
+
+// source is who said it.
+func (it *item) source() synchronizer.ClusterSource {
+	s := synchronizer.ClusterSource{ClusterID: it.msg.ClusterID, Source: it.msg.Source}
+	if it.msg.Event != synchronizer.EventServerConnected {
+		s.From = it.place
+	}
+	return s
+}
+
+func (it *item) kind() synchronizer.ClusterKind {
+	return synchronizer.ClusterKind{ClusterID: it.msg.ClusterID, Kind: it.msg.Kind}
 }
 
 func (it *item) fail(err error) {

@@ -4,6 +4,7 @@ package ingest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -138,4 +139,55 @@ func TestUnstampedRecordsAreOrderedByTheBroker(t *testing.T) {
 	r.deliver(t, at(7, body("web", "u1", 2)))
 	r.deliver(t, at(6, body("web", "u1", 1)))
 	require.Equal(t, string(body("web", "u1", 2)), string(r.row(t, "web").Body))
+}
+
+// unstamped is a record as a server in the field makes it, at a place of the broker.
+func unstamped(rec synchronizer.Record, position uint64) synchronizer.Record {
+	rec.Partition, rec.Position = "out-0", position
+	return rec
+}
+
+// A client that comes back to a server that stamps nothing, after another one has
+// stamped, is newer than what that one has said. What comes again keeps its place.
+func TestServersThatStampAndServersThatDoNotTakeTurns(t *testing.T) {
+	r := newRig(t, nil)
+	version := func(v int) []byte { return body("web", "u", v) }
+	first := []synchronizer.Record{unstamped(connected(t, ""), 1), unstamped(put(t, "", 0, "web", version(1)), 2)}
+	second := []synchronizer.Record{connected(t, "s1"), put(t, "s1", 1, "web", version(2))}
+	third := []synchronizer.Record{unstamped(connected(t, ""), 7), unstamped(put(t, "", 0, "web", version(3)), 8)}
+	last := []synchronizer.Record{connected(t, "s2"), put(t, "s2", 1, "web", version(4))}
+	for n, batch := range [][]synchronizer.Record{first, second, third, last} {
+		r.deliver(t, batch...)
+		require.Equal(t, string(version(n+1)), string(r.row(t, "web").Body))
+	}
+	want := r.row(t, "web")
+	// After a crash all of it comes again: in one batch, or one by one.
+	all := slices.Concat(first, second, third, last)
+	r.deliver(t, all...)
+	for _, rec := range all {
+		r.deliver(t, rec)
+	}
+	r.deliver(t, first[1], third[1])
+	require.Equal(t, want, r.row(t, "web"))
+
+	// A partition of which no ServerConnected is known is a source as well.
+	other := put(t, "", 0, "web", version(5))
+	other.Partition, other.Position = "out-1", 3
+	r.deliver(t, other)
+	require.Equal(t, string(version(5)), string(r.row(t, "web").Body))
+}
+
+// A cluster that was deleted is there again with the next connection, also if its
+// server stamps nothing; what was said before stays away.
+func TestDeletedClusterOfAServerThatStampsNothing(t *testing.T) {
+	r := newRig(t, nil)
+	before := []synchronizer.Record{unstamped(connected(t, ""), 1), unstamped(put(t, "", 0, "web", body("web", "u", 1)), 2)}
+	r.deliver(t, before...)
+	require.NoError(t, r.store.DeleteCluster(t.Context(), cluster))
+	r.deliver(t, append(before, unstamped(put(t, "", 0, "web", body("web", "u", 2)), 3))...)
+	require.Nil(t, r.row(t, "web"))
+	r.deliver(t, unstamped(connected(t, ""), 7), unstamped(put(t, "", 0, "db", body("db", "u", 3)), 8))
+	require.NotNil(t, r.row(t, "db"))
+	r.deliver(t, before...)
+	require.Nil(t, r.row(t, "web"))
 }

@@ -24,7 +24,7 @@ func (t *tx) Generations(ctx context.Context, sources []synchronizer.ClusterSour
 	clusters := make([]synchronizer.ClusterID, len(sources))
 	for i := range sources {
 		clusters[i] = sources[i].ClusterID
-		if sources[i].Source == "" || !utf8.ValidString(sources[i].Source) {
+		if sources[i].Source == "" || !utf8.ValidString(sources[i].Source) || !utf8.ValidString(sources[i].From) {
 			return nil, fmt.Errorf("%w: source %q of %s", synchronizer.ErrInvalid, sources[i].Source, sources[i].ClusterID)
 		}
 	}
@@ -32,9 +32,17 @@ func (t *tx) Generations(ctx context.Context, sources []synchronizer.ClusterSour
 		return nil, err
 	}
 	result := make([]int64, len(sources))
+	if err := t.giveMissing(ctx, sources, result); err != nil {
+		return nil, err
+	}
+	return result, t.readLatest(ctx, sources, result)
+}
+
+// giveMissing gives new sources their generations, and reads those of the others.
+func (t *tx) giveMissing(ctx context.Context, sources []synchronizer.ClusterSource, result []int64) error {
 	missing, err := t.readSources(ctx, sources, result)
 	if err != nil || len(missing) == 0 {
-		return result, err
+		return err
 	}
 	var numbers []int32
 	for _, i := range missing {
@@ -53,53 +61,83 @@ func (t *tx) Generations(ctx context.Context, sources []synchronizer.ClusterSour
 			return err
 		})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if missing, err = t.readSources(ctx, sources, result); err != nil || len(missing) == 0 {
-		return result, err
+		return err
 	}
-	return result, t.giveGenerations(ctx, sources, missing, generations, result)
+	return t.giveGenerations(ctx, sources, missing, generations, result)
 }
 
 // readSources fills in the generations that were given, and says where there is
 // none.
 func (t *tx) readSources(ctx context.Context, sources []synchronizer.ClusterSource, result []int64) (missing []int, err error) {
-	clusters, names := make([]int32, len(sources)), make([]string, len(sources))
-	at := make([]int32, len(sources))
 	for i := range sources {
-		at[i], clusters[i], names[i] = int32(i), t.clusters[sources[i].ClusterID].id, toText(sources[i].Source)
-	}
-	var used []int32
-	err = t.query(ctx, "reading sources", `SELECT k.at, s.generation, s.used_at < now() - interval '1 hour'
-		FROM unnest($1::int[], $2::int[], $3::text[]) k (at, cluster, source) JOIN sources s USING (cluster, source)`,
-		[]any{at, clusters, names}, func(rows pgx.Rows) error {
-			var place int32
-			var generation int64
-			var stale bool
-			if err := rows.Scan(&place, &generation, &stale); err != nil {
-				return err
-			}
-			result[place] = generation
-			if stale {
-				used = append(used, place)
-			}
-			return nil
-		})
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range used {
-		// That one is still heard of keeps it from being forgotten (PruneSources).
-		if err := t.exec(ctx, "noting a source", "UPDATE sources SET used_at = now() WHERE cluster = $1 AND source = $2", clusters[i], names[i]); err != nil {
-			return nil, err
-		}
-	}
-	for i := range result {
-		if result[i] == 0 {
+		if sources[i].From == "" {
 			missing = append(missing, i)
 		}
 	}
-	return missing, nil
+	err = t.findSources(ctx, sources, missing, result, `SELECT k.at, s.source, s.generation, s.used_at < now() - interval '1 hour'
+		FROM unnest($1::int[], $2::int[], $3::text[], $4::text[]) k (at, cluster, least, source) JOIN sources s USING (cluster, source)`)
+	return slices.DeleteFunc(missing, func(i int) bool { return result[i] != 0 }), err
+}
+
+// readLatest fills in those of sources with From.
+func (t *tx) readLatest(ctx context.Context, sources []synchronizer.ClusterSource, result []int64) error {
+	var wanted []int
+	for i := range sources {
+		if sources[i].From != "" {
+			wanted = append(wanted, i)
+		}
+	}
+	return t.findSources(ctx, sources, wanted, result, `SELECT k.at, s.source, s.generation, s.used_at < now() - interval '1 hour'
+		FROM unnest($1::int[], $2::int[], $3::text[], $4::text[]) k (at, cluster, least, source) CROSS JOIN LATERAL
+			(SELECT * FROM sources x WHERE x.cluster = k.cluster AND x.source BETWEEN k.least AND k.source ORDER BY x.source DESC LIMIT 1) s`)
+}
+
+// heard is a source that has spoken again after an hour.
+type heard struct {
+	cluster int32
+	source  string
+}
+
+// findSources fills in what the query finds of the wanted ones.
+func (t *tx) findSources(ctx context.Context, sources []synchronizer.ClusterSource, wanted []int, result []int64, text string) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	var at, clusters []int32
+	var least, names []string
+	for _, i := range wanted {
+		s := &sources[i]
+		at, clusters = append(at, int32(i)), append(clusters, t.clusters[s.ClusterID].id)
+		least, names = append(least, toText(s.From)), append(names, toText(s.Source))
+	}
+	var again []heard
+	err := t.query(ctx, "reading sources", text, []any{at, clusters, least, names}, func(rows pgx.Rows) error {
+		var place int32
+		var name string
+		var generation int64
+		var stale bool
+		if err := rows.Scan(&place, &name, &generation, &stale); err != nil {
+			return err
+		}
+		result[place] = generation
+		if h := (heard{t.clusters[sources[place].ClusterID].id, name}); stale && !slices.Contains(again, h) {
+			again = append(again, h)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, h := range again {
+		// That one is still heard of keeps it from being forgotten (PruneSources).
+		if err := t.exec(ctx, "noting a source", "UPDATE sources SET used_at = now() WHERE cluster = $1 AND source = $2", h.cluster, h.source); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // giveGenerations gives new sources the next ones of their clusters, in the order
@@ -153,7 +191,7 @@ var updateClient = func() string {
 	for i, column := range clientColumns {
 		fmt.Fprintf(&s, ", %[1]s = CASE WHEN connected_at IS NULL OR $4 >= connected_at THEN $%[2]d ELSE %[1]s END", column, 5+i)
 	}
-	s.WriteString(" WHERE id = $1")
+	s.WriteString(" WHERE id = $1 AND deleted_at IS NULL")
 	return s.String()
 }()
 
@@ -203,7 +241,7 @@ func (t *tx) SeeClients(ctx context.Context, seen []synchronizer.ClientSeen) err
 		} {
 			args = append(args, pgtype.Text{String: toText(value), Valid: true})
 		}
-		statements = append(statements, statement{"noting clients", updateClient, args, 1})
+		statements = append(statements, statement{"noting clients", updateClient, args, -1})
 	}
 	return t.send(ctx, statements)
 }

@@ -41,6 +41,33 @@ func generations(t *testing.T, b Backend) {
 	require.Equal(t, want, generationsOf(t, b, many...))
 }
 
+// latestSources: a source may be named as the greatest of a range.
+func latestSources(t *testing.T, b Backend) {
+	source := func(name string) synchronizer.ClusterSource {
+		return synchronizer.ClusterSource{ClusterID: prod, Source: name}
+	}
+	until := func(name string) synchronizer.ClusterSource {
+		return synchronizer.ClusterSource{ClusterID: prod, Source: name, From: "out-1@"}
+	}
+	other := synchronizer.ClusterSource{ClusterID: synchronizer.ClusterID{Account: "other", Cluster: prod.Cluster}, Source: "out-1@5", From: "out-1@"}
+	require.Equal(t, []int64{0, 1, 0}, generationsOf(t, b, until("out-1@5"), source("out-10@5"), other), "it gets no generation")
+	require.Equal(t, []int64{2, 2, 3}, generationsOf(t, b, until("out-1@5"), source("out-1@"), source("out-1@7")), "what is new counts")
+	require.Equal(t, []int64{2, 3, 3, 2, 3, 0}, generationsOf(t, b, until("out-1@6"), until("out-1@7"), until("out-1@8"), until("out-1@"), until("out-1@8"), other))
+	require.Equal(t, []int64{4, 3}, generationsOf(t, b, source("out-1@9"), until("out-1@8")))
+	odd := []string{"out-1@\x00", "out-1@\x00\x01", "out-1@\x01", "out-1@ü"}
+	for _, name := range odd {
+		generationsOf(t, b, source(name))
+	}
+	require.Equal(t, []int64{5, 6, 7, 4, 8}, generationsOf(t, b, until(odd[0]), until(odd[1]), until(odd[2]), until("out-1@z"), until(odd[3])))
+
+	many := make([]synchronizer.ClusterSource, 333)
+	want := make([]int64, len(many))
+	for i := range many {
+		many[i], want[i] = until(fmt.Sprintf("out-1@8%d", i)), 3
+	}
+	require.Equal(t, want, generationsOf(t, b, many...))
+}
+
 // accounts: two accounts use the same names for everything.
 func accounts(t *testing.T, b Backend) {
 	ctx := t.Context()

@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -173,7 +174,11 @@ func deleteCluster(t *testing.T, b Backend) {
 	for _, floor := range floorsOf(t, b, kinds...) {
 		require.GreaterOrEqual(t, floor.Compare(late), 0)
 	}
-	require.NoError(t, b.Update(ctx, func(tx synchronizer.Tx) error { return tx.SeeKinds(ctx, kinds) }))
+	report := synchronizer.ClientSeen{At: noon.Add(time.Hour), ConnectedClient: synchronizer.ConnectedClient{ConnectionID: "c", ConnectionTime: noon}}
+	report.ClusterID = prod
+	require.NoError(t, b.Update(ctx, func(tx synchronizer.Tx) error {
+		return errors.Join(tx.SeeKinds(ctx, kinds), tx.SeeClients(ctx, []synchronizer.ClientSeen{report}))
+	}))
 	for _, floor := range floorsOf(t, b, kinds...) {
 		require.GreaterOrEqual(t, floor.Compare(late), 0, "of a kind that was made since")
 	}
@@ -194,7 +199,7 @@ func deleteCluster(t *testing.T, b Backend) {
 	clusters, err = b.Clusters(ctx, prod)
 	require.NoError(t, err)
 	require.Len(t, clusters, 1)
-	require.True(t, clusters[0].FirstSeen.IsZero())
+	require.True(t, clusters[0].FirstSeen.IsZero(), "reports of the old connection are none of it")
 	require.Equal(t, []string{"web"}, names(t, ctx, b, synchronizer.ObjectQuery{Account: "acme", Clusters: []string{"prod"}, Deleted: true}))
 	requireSound(t, b)
 

@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		{"LargeBatch", largeBatch},
 		{"Empty", empty},
 		{"Generations", generations},
+		{"LatestSources", latestSources},
 		{"Accounts", accounts},
 		{"InvalidKeys", invalidKeys},
 		{"Rollback", rollback},

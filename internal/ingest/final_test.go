@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"synchronizer"
+)
+
+// narrow is a queue that carries no record of 1000 bytes or more.
+type narrow struct{ *script }
+
+func (n narrow) Publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) error {
+	var fit []synchronizer.Record
+	for i := range records {
+		if records[i].Size() < 1000 {
+			fit = append(fit, records[i])
+		}
+	}
+	if err := n.script.Publish(ctx, to, fit); err != nil || len(fit) == len(records) {
+		return err
+	}
+	return fmt.Errorf("publishing: %w", synchronizer.ErrTooLarge)
+}
+
+// A question that the queue cannot carry is left out and counted; nothing waits for it.
+func TestQuestionThatIsTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigAt(t, t.TempDir()+"/test.db", func(o *Options) { o.Queue = narrow{o.Queue.(*script)} })
+		r.deliver(t, connected(t, "s1"), verify(t, "s1", 1, strings.Repeat("a", 1000), "aa"), verify(t, "s1", 2, "web", "aa"))
+		require.Len(t, r.questions(t), 1)
+		require.Equal(t, 1, r.drops.of(synchronizer.DropTooLarge))
+	})
+}
+
+// Neither does it end the ingester that no record can carry the name of what it is
+// about. (Servers refuse such names; others write to queues as well.)
+func TestQuestionThatCannotBeEncoded(t *testing.T) {
+	r := newRig(t, nil)
+	odd := about(verify(t, "s1", 1, "odd", "aa"), alerts)
+	for i := range odd.Properties {
+		if odd.Properties[i].Name == "name" {
+			odd.Properties[i].Value = "odd\xff"
+		}
+	}
+	r.deliver(t, connected(t, "s1"), odd, verify(t, "s1", 2, "web", "aa"))
+	require.Len(t, r.questions(t), 1)
+	require.Equal(t, 1, r.drops.of(synchronizer.DropMalformed))
+}
+
+// One client whose names no database has room for does not keep a server from
+// reporting the others.
+func TestReportOfAClientWithAVeryLongName(t *testing.T) {
+	r := newRig(t, nil)
+	long := synchronizer.ClusterID{Account: cluster.Account, Cluster: strings.Repeat("c", 3000)}
+	r.deliver(t, connected(t, "s1"), say(t, "server", 0, synchronizer.Message{
+		Event: synchronizer.EventConnectedClients,
+		Clients: &synchronizer.ConnectedClients{Clients: []synchronizer.ConnectedClient{
+			{Hello: synchronizer.Hello{ClusterID: long}, ConnectionID: "long"}, {Hello: synchronizer.Hello{ClusterID: cluster}, ConnectionID: "s1"},
+		}},
+	}))
+	clusters, err := r.store.Clusters(t.Context(), synchronizer.ClusterID{})
+	require.NoError(t, err)
+	require.Len(t, clusters, 1)
+	require.Equal(t, "s1", clusters[0].Client.ConnectionID)
+}
