@@ -21,6 +21,8 @@ type Limits struct {
 	// has not confirmed data or a keep-alive for so long (Linux only). Default 45 s:
 	// the longest silence and this are less than two ping intervals.
 	UnackedTimeout time.Duration
+	// CloseTimeout is how long Close waits for the farewell of the peer. Default 800 ms.
+	CloseTimeout time.Duration
 }
 
 const (
@@ -56,6 +58,9 @@ func (l Limits) withDefaults(writeTimeout time.Duration) Limits {
 	}
 	if l.UnackedTimeout <= 0 {
 		l.UnackedTimeout = unackedTimeout
+	}
+	if l.CloseTimeout <= 0 {
+		l.CloseTimeout = closeTimeout
 	}
 	return l
 }

@@ -207,6 +207,31 @@ func TestFarewellThatIsNone(t *testing.T) {
 	require.Equal(t, heard, l.Heard())
 }
 
+// TestFarewellInOtherWords: who answers a farewell with another status has heard it too.
+func TestFarewellInOtherWords(t *testing.T) {
+	for name, payload := range map[string]string{"1000": "\x03\xe8", "no status": ""} {
+		t.Run(name, func(t *testing.T) {
+			s, links := testServer(t, linktest.Setup{}, (*httptest.Server).Start)
+			peer := rawClient(t, s, "", nil)
+			l := (<-links).(*v1)
+			require.NoError(t, peer.write(opBinary, pingMessage))
+			var m synchronizer.Message
+			_, err := AsPatient(l).Poll(&m)
+			require.NoError(t, err)
+			heard := l.Heard()
+			go func() {
+				for {
+					if opcode, _, _, err := peer.next(); err != nil || opcode == opClose && peer.write(opClose, payload) == nil {
+						return
+					}
+				}
+			}()
+			require.NoError(t, l.Close(1001, ""))
+			require.Greater(t, l.Heard(), heard)
+		})
+	}
+}
+
 type wrapped struct{ synchronizer.Link }
 
 func (w wrapped) Below() synchronizer.Link { return w.Link }

@@ -72,11 +72,26 @@ func (l *v1) Send(ctx context.Context, msgs ...synchronizer.Message) error {
 	defer l.failAtEndOf(ctx, "sending")()
 
 	refused, err := l.write(msgs)
-	if err != nil {
+	switch {
+	case err != nil:
 		return l.fail(fmt.Errorf("%w: sending: %w", synchronizer.ErrDisconnected, err))
+	case refused != nil:
+		return refused
 	}
-	return refused
+	return nil
 }
+
+// RefusedError is what Send says when it has dropped some of the messages by name and
+// written the others.
+type RefusedError struct {
+	Messages []int // their indices, in order
+	Err      error // about the first
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the first reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // lockSend waits for its turn and, on the server, for the client's first frame.
 func (l *v1) lockSend(ctx context.Context) error {
@@ -117,7 +132,7 @@ func (l *v1) lockSend(ctx context.Context) error {
 
 var frameBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func (l *v1) write(msgs []synchronizer.Message) (refused, err error) {
+func (l *v1) write(msgs []synchronizer.Message) (refused *RefusedError, err error) {
 	buf := frameBuffers.Get().(*[]byte)
 	defer func() {
 		if cap(*buf) <= maxPooledBytes {
@@ -134,8 +149,9 @@ func (l *v1) write(msgs []synchronizer.Message) (refused, err error) {
 		m := &msgs[i]
 		if err := l.encode(buf, m); err != nil {
 			if refused == nil {
-				refused = err
+				refused = &RefusedError{Err: err}
 			}
+			refused.Messages = append(refused.Messages, i)
 			continue
 		}
 		// The deadlines are those of conn; a context would cost a goroutine a frame.
@@ -177,13 +193,14 @@ func (l *v1) Close(code int, reason string) error {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			// An error only says that the peer was gone. Without one it has answered, if
-			// it was not the connection that ended, and nobody else has read that.
-			if l.ws.Close(websocket.StatusCode(code), reason[:min(len(reason), most)]) == nil && !l.conn.broken.Load() {
+			// Without an error the peer has answered, if it was not the connection that
+			// ended, and nobody else has read that; with a status it has in its own words.
+			err := l.ws.Close(websocket.StatusCode(code), reason[:min(len(reason), most)])
+			if err == nil && !l.conn.broken.Load() || websocket.CloseStatus(err) >= 0 {
 				l.count.Add(1)
 			}
 		}()
-		timer := time.NewTimer(closeTimeout)
+		timer := time.NewTimer(l.limits.CloseTimeout)
 		defer timer.Stop()
 		select {
 		case <-done:

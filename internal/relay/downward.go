@@ -16,6 +16,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"synchronizer"
+	"synchronizer/internal/link"
 	"synchronizer/internal/queue"
 	"synchronizer/internal/wire"
 )
@@ -304,7 +305,12 @@ func (c *connection) write(msgs ...synchronizer.Message) error {
 	if errors.Is(err, synchronizer.ErrClosed) || errors.Is(err, synchronizer.ErrDisconnected) {
 		return err
 	}
-	if ok {
+	if refused, some := errors.AsType[*link.RefusedError](err); some {
+		for _, i := range slices.Backward(refused.Messages) {
+			msgs = slices.Delete(msgs, i, i+1)
+		}
+	}
+	if ok && len(msgs) > 0 {
 		c.wrote(msgs, heard)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
+	"synchronizer/internal/link"
 	"synchronizer/internal/link/stock"
 	"synchronizer/internal/queue"
 )
@@ -39,7 +40,8 @@ func TestUnheard(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, Options{}, nil)
+			// On a busy machine a client needs longer for its farewell than servers wait.
+			f := newFixture(t, Options{Link: link.Options{Limits: link.Limits{CloseTimeout: limit}}}, nil)
 			c := stock.Connect(t, f.url, stock.ClientOptions{Account: "a", Cluster: "c", Kinds: map[synchronizer.Kind]stock.Strategy{kind: stock.Copy}})
 			require.Eventually(t, func() bool { return f.registry.count() == 1 }, limit, time.Millisecond)
 			for i := range test.told {
@@ -52,6 +54,33 @@ func TestUnheard(t *testing.T) {
 			require.Equal(t, test.want(test.told), f.drops.All())
 		})
 	}
+}
+
+// TestRefusedIsNotUnheard: what the link could not carry is counted as that only.
+func TestRefusedIsNotUnheard(t *testing.T) {
+	fake := newFakeQueue()
+	f := newFixture(t, Options{Queue: fake, Link: linkOptions(1000)}, nil)
+	c := f.connect("a", "c")
+	require.Eventually(t, func() bool { return f.registry.count() == 1 }, limit, time.Millisecond)
+	large := strings.Repeat("x", 2000)
+	for _, records := range [][]synchronizer.Record{
+		{command(synchronizer.EventPut, "large-1", large)},
+		{command(synchronizer.EventDelete, "one", ""), command(synchronizer.EventPut, "large-2", large), command(synchronizer.EventDelete, "two", ""), command(synchronizer.EventPut, "large-3", large)},
+	} {
+		fake.tail <- records
+	}
+	require.Equal(t, []string{"one", "two"}, c.names(2))
+	require.Eventually(t, func() bool { return len(f.drops.All()) == 3 }, limit, time.Millisecond)
+	require.NoError(t, c.ws.CloseNow())
+	require.Eventually(t, func() bool { return strings.Contains(f.log.String(), "client disconnected") }, limit, time.Millisecond)
+	drops := f.drops.All()
+	require.Len(t, drops, 5)
+	for i, drop := range drops[:3] {
+		require.Regexp(t, fmt.Sprintf("^too_large: to the peer: .*large-%d", i+1), drop)
+	}
+	require.Equal(t, []string{
+		"client_unheard: DeleteObject a/c /v1/configmaps demo/one", "client_unheard: DeleteObject a/c /v1/configmaps demo/two",
+	}, drops[3:])
 }
 
 func unheardNames(n int) []string {
