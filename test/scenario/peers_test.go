@@ -29,8 +29,9 @@ import (
 	"synchronizer/test/kubetest"
 )
 
-// quick are the limits of a link, a hundredth of what is usual and more.
-var quick = link.Limits{PingInterval: 300 * time.Millisecond, WriteTimeout: time.Second, UnackedTimeout: time.Second}
+// quick are the limits of a link, a thirtieth of what is usual: no less, or a machine
+// that is busy would end connections that nobody has cut.
+var quick = link.Limits{PingInterval: time.Second, WriteTimeout: 3 * time.Second, UnackedTimeout: 3 * time.Second}
 
 // quickPair is a client and a server with quick limits and a network between them
 // that a test breaks. Behind the server is the queue of a backend.
@@ -55,7 +56,7 @@ func startQuick(t *testing.T, listener net.Listener, address string, mute bool) 
 	made := relay.New(relay.Options{
 		Queue: p.backend.queue, QueueName: "embedded", Encoding: queue.Compact, Authenticator: relay.Anonymous{},
 		Link: link.Options{Limits: quick, Drop: near.Drops.Drop}, ServerName: "quick", UpwardBytes: 4 << 20, BacklogBytes: 16 << 20,
-		ReconcileAfter: 100 * time.Millisecond, Logger: near.Logger, Registerer: near.Registry, Drop: near.Drops.Drop,
+		ReconcileAfter: 500 * time.Millisecond, Logger: near.Logger, Registerer: near.Registry, Drop: near.Drops.Drop,
 	})
 	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if mute {

@@ -90,7 +90,8 @@ func TestB063MovesToAnotherPod(t *testing.T) {
 		commands.send(5)
 		commands.arrives(after, commands.sent)
 
-		// The dead connection ends, and nothing changes by that.
+		// The dead connection ends, and nothing changes by that. All of it was said to it.
+		eventually(t, "the first one has them too", func() bool { return first.downward("accepted") == len(commands.sent) })
 		network.Cut()
 		eventually(t, "the first one knows", func() bool { return connected(first) == 0 })
 		require.Equal(t, 1, connected(second))
