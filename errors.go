@@ -4,6 +4,7 @@ package synchronizer
 
 import (
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -62,3 +63,46 @@ func (e *RetryAfterError) Error() string {
 
 // Unwrap gives the cause.
 func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// TooLargeError says which of several records were not taken, because each is above a
+// limit; all others were. The zero value is of none.
+type TooLargeError struct {
+	At  []int // their places in the call, in order
+	Err error // about the first; wraps ErrTooLarge
+}
+
+func (e *TooLargeError) Error() string {
+	if len(e.At) < 2 {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + " (and " + strconv.Itoa(len(e.At)-1) + " more)"
+}
+
+// Unwrap gives the cause.
+func (e *TooLargeError) Unwrap() error { return e.Err }
+
+// Add adds the record at a place behind those that are known.
+func (e *TooLargeError) Add(at int, err error) {
+	if e.Err == nil {
+		e.Err = err
+	}
+	e.At = append(e.At, at)
+}
+
+// Take adds what is known of a part of the call that began at first, as far as the
+// part's record upTo. What comes behind is tried again, and found again.
+func (e *TooLargeError) Take(part *TooLargeError, first, upTo int) {
+	for _, at := range part.At {
+		if at < upTo {
+			e.Add(first+at, part.Err)
+		}
+	}
+}
+
+// OrNil is e as an error, nil if there is no such record.
+func (e *TooLargeError) OrNil() error {
+	if len(e.At) == 0 {
+		return nil
+	}
+	return e
+}

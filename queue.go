@@ -74,9 +74,9 @@ type Queue interface {
 	// survives what). Per key the order is kept, also across retries and calls that
 	// follow each other. It is pipelined: never one round trip per record. After an
 	// error any of the records may have been accepted; publishing all of them again
-	// is right, since everything behind the queue is idempotent. A record above the
-	// broker's limit fails alone, wrapping ErrTooLarge, after the others were
-	// confirmed. Payloads are not kept after the return.
+	// is right, since everything behind the queue is idempotent. Records above the
+	// broker's limit fail alone, after the others were confirmed: a *TooLargeError
+	// says which they are. Payloads are not kept after the return.
 	Publish(ctx context.Context, to Direction, records []Record) error
 
 	// Tail subscribes to In: every subscriber sees every record that is published

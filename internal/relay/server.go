@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -361,11 +362,24 @@ func (s *Server) encode(m *synchronizer.Message) (synchronizer.Record, error) {
 // publish sends records to Out and counts them.
 func (s *Server) publish(ctx context.Context, records []synchronizer.Record) error {
 	err := s.options.Queue.Publish(ctx, synchronizer.Out, records)
-	status := "success"
-	if err != nil {
-		status = "error"
-		err = fmt.Errorf("publishing to the queue: %w", err)
+	if err == nil {
+		s.metrics.countProduced(s.options.QueueName, "success", records)
+		return nil
 	}
-	s.metrics.countProduced(s.options.QueueName, status, records)
-	return err
+	refused := records
+	if errors.Is(err, synchronizer.ErrTooLarge) {
+		var taken []synchronizer.Record
+		at := tooLarge(records, err)
+		refused = nil
+		for i := range records {
+			if slices.Contains(at, i) {
+				refused = append(refused, records[i])
+			} else {
+				taken = append(taken, records[i])
+			}
+		}
+		s.metrics.countProduced(s.options.QueueName, "success", taken)
+	}
+	s.metrics.countProduced(s.options.QueueName, "error", refused)
+	return fmt.Errorf("publishing to the queue: %w", err)
 }

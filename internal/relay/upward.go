@@ -140,7 +140,9 @@ func (c *connection) publish(batch []synchronizer.Record) error {
 	}
 	err := c.server.publish(ctx, batch)
 	if errors.Is(err, synchronizer.ErrTooLarge) {
-		c.server.options.Drop(synchronizer.DropTooLarge, fmt.Sprintf("from %s: %v", c.id(), err))
+		for _, i := range tooLarge(batch, err) {
+			c.server.options.Drop(synchronizer.DropTooLarge, fmt.Sprintf("%s, %d bytes: %v", lostName(c.id(), &batch[i]), batch[i].Size(), err))
+		}
 		return nil
 	}
 	if err != nil {
@@ -160,11 +162,30 @@ func (c *connection) countLost(failed, waiting []synchronizer.Record, err error)
 	}
 	c.server.debts.add(c.id())
 	for i := range lost {
-		r := &lost[i]
-		what := fmt.Sprintf("%s %s %s %s/%s", r.Property(queue.PropertyEvent), c.id(),
-			r.Property(queue.PropertyResource), r.Property(queue.PropertyNamespace), r.Property(queue.PropertyName))
-		c.server.options.Drop(synchronizer.DropRefused, traceparent.Named(what, r.Property(queue.PropertyTraceParent)))
+		c.server.options.Drop(synchronizer.DropRefused, lostName(c.id(), &lost[i]))
 	}
 	c.server.options.Logger.Error("the queue did not take what a client had sent",
 		"account", c.id().Account, "cluster", c.id().Cluster, "connection", c.source, "records", len(lost), "error", err)
+}
+
+// lostName is how a record that is not in the queue is named.
+func lostName(id synchronizer.ClusterID, r *synchronizer.Record) string {
+	what := fmt.Sprintf("%s %s %s %s/%s", r.Property(queue.PropertyEvent), id,
+		r.Property(queue.PropertyResource), r.Property(queue.PropertyNamespace), r.Property(queue.PropertyName))
+	return traceparent.Named(what, r.Property(queue.PropertyTraceParent))
+}
+
+// tooLarge are the records of a batch that the queue refused for their size alone; the
+// others are in it. An adapter that does not say which has refused one, the largest.
+func tooLarge(records []synchronizer.Record, err error) []int {
+	if e, ok := errors.AsType[*synchronizer.TooLargeError](err); ok {
+		return e.At
+	}
+	largest := 0
+	for i := range records {
+		if records[i].Size() > records[largest].Size() {
+			largest = i
+		}
+	}
+	return []int{largest}
 }

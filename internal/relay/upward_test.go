@@ -13,12 +13,14 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
 	"synchronizer/internal/link"
 	"synchronizer/internal/link/stock"
 	"synchronizer/internal/queue"
+	"synchronizer/internal/queue/queuetest/memory"
 )
 
 // readLines reads a recording, one JSON document a line.
@@ -240,4 +242,30 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	other.send(`{"Depth":1,"Event":0,"Kind":{"Group":"","Version":"v1","Resource":"pods","AdditionalProperties":null},"MsgId":"m","Name":"n","Namespace":"d","Checksum":"c","ResourceVersion":0,"AdditionalProperties":null}`)
 	r := f.object()
 	require.Equal(t, "n", r.Property(queue.PropertyName))
+}
+
+// TestUpwardTooLargeForTheQueue: each record that the queue refuses for its size is
+// dropped once, and named, and those beside it in the batch count as what they are: in
+// the queue.
+func TestUpwardTooLargeForTheQueue(t *testing.T) {
+	broker := &memory.Broker{MaxRecord: 1000}
+	f := newFixture(t, Options{Queue: broker.Open()}, nil)
+	c := &connection{server: f.Server, ctx: t.Context(), hello: synchronizer.Hello{ClusterID: synchronizer.ClusterID{Account: "a", Cluster: "c"}}}
+	var batch []synchronizer.Record
+	for i, size := range []int{1, 2000, 1, 3000, 2500, 1} {
+		m := synchronizer.Message{
+			Event: synchronizer.EventPut, Kind: synchronizer.Kind{Version: "v1", Resource: "pods"}, Namespace: "demo", Name: fmt.Sprint("pod-", i), ClusterID: c.id(), Body: make([]byte, size),
+		}
+		r, err := f.encoder.Encode(&m, queue.Extra{})
+		require.NoError(t, err)
+		batch = append(batch, r)
+	}
+	require.NoError(t, c.publish(batch))
+	require.Len(t, broker.Records(synchronizer.Out), 3)
+	f.drops.Require(t, "too_large: PutObject a/c pods demo/pod-1", "too_large: PutObject a/c pods demo/pod-3", "too_large: PutObject a/c pods demo/pod-4")
+	produced := func(status string) float64 {
+		return testutil.ToFloat64(f.metrics.produced.WithLabelValues("embedded", status, "PutObject", "pods", "a", "c"))
+	}
+	require.Equal(t, 3.0, produced("success"))
+	require.Equal(t, 3.0, produced("error"))
 }

@@ -71,9 +71,18 @@ func TestTooLarge(t *testing.T) {
 		require.ErrorContains(t, err, "account/a")
 		require.Len(t, inner.records, 2, "the others go")
 	}
+	// Those that the broker refuses are told of by their places in the call, beside ours.
+	inner.records, inner.err = nil, &synchronizer.TooLargeError{At: []int{1, 3, 4}, Err: synchronizer.ErrTooLarge}
+	fits := large("account/a", 1)
+	fits.Payload = fits.Payload[:2*limit]
+	err := q.Publish(t.Context(), synchronizer.Out, []synchronizer.Record{small("account/a", 0), properties, small("account/a", 2), fits, small("account/a", 4)})
+	var which *synchronizer.TooLargeError
+	require.ErrorAs(t, err, &which)
+	require.Len(t, inner.records, 6, "three parts of the large one")
+	require.Equal(t, []int{1, 2, 3}, which.At)
 	away := errors.New("broker is away")
 	inner.err = away
-	err := q.Publish(t.Context(), synchronizer.Out, []synchronizer.Record{properties, small("account/a", 2)})
+	err = q.Publish(t.Context(), synchronizer.Out, []synchronizer.Record{properties, small("account/a", 2)})
 	require.ErrorIs(t, err, away)
 	require.NotErrorIs(t, err, synchronizer.ErrTooLarge, "or the others would count as published")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -111,25 +112,36 @@ func (q *Queue) Publish(ctx context.Context, to synchronizer.Direction, records 
 		return q.Queue.Publish(ctx, to, records)
 	}
 	out := append(make([]synchronizer.Record, 0, len(records)+16), records[:first]...)
-	var tooLarge error
+	var tooLarge synchronizer.TooLargeError
+	ends := make([]int, first, len(records)) // where what became of each record ends in out
+	for i := range ends {
+		ends[i] = i + 1
+	}
 	for i := first; i < len(records); i++ {
 		r := &records[i]
 		if q.Size(r) <= q.MaxRecord {
 			out = append(out, *r)
-			continue
+		} else if chunks, err := q.split(r); err != nil {
+			tooLarge.Add(i, err)
+		} else {
+			out = append(out, chunks...)
 		}
-		chunks, err := q.split(r)
-		if err != nil {
-			tooLarge = errors.Join(tooLarge, err)
-			continue
+		ends = append(ends, len(out))
+	}
+	err := q.Queue.Publish(ctx, to, out)
+	refused, ok := errors.AsType[*synchronizer.TooLargeError](err)
+	if err != nil && !ok {
+		return err // weighs more: those records have to be published again
+	}
+	if ok {
+		for _, at := range refused.At {
+			whole, _ := slices.BinarySearch(ends, at+1)
+			tooLarge.Add(whole, refused.Err)
 		}
-		out = append(out, chunks...)
+		slices.Sort(tooLarge.At)
+		tooLarge.At = slices.Compact(tooLarge.At)
 	}
-	// Other faults weigh more: those records have to be published again.
-	if err := q.Queue.Publish(ctx, to, out); err != nil {
-		return err
-	}
-	return tooLarge
+	return tooLarge.OrNil()
 }
 
 // Tail implements synchronizer.Queue.

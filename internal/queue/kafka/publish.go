@@ -44,7 +44,7 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 		return fmt.Errorf("publishing to %s: %w", to, context.Cause(ctx))
 	}
 	var (
-		tooLarge error
+		tooLarge synchronizer.TooLargeError
 		alone    bool // the broker refused a batch for its size: find out whose it is
 		pause    = firstPause
 		next     = 0
@@ -55,9 +55,7 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 			rest = rest[:1]
 		}
 		failed, large, err := p.attempt(ctx, to, rest)
-		if tooLarge == nil {
-			tooLarge = large
-		}
+		tooLarge.Take(large, next, failed)
 		if failed > 0 {
 			pause = firstPause
 		}
@@ -68,9 +66,7 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 		case ctx.Err() != nil:
 			return fmt.Errorf("publishing to %s: %w (%w)", to, context.Cause(ctx), err)
 		case errors.Is(err, kerr.MessageTooLarge) && alone:
-			if tooLarge == nil {
-				tooLarge = p.tooLarge(to, &records[next], err)
-			}
+			tooLarge.Add(next, p.tooLarge(to, &records[next], err))
 			next++
 			continue
 		case errors.Is(err, kerr.MessageTooLarge):
@@ -86,7 +82,7 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 			pause = min(2*pause, longestPause)
 		}
 	}
-	return tooLarge
+	return tooLarge.OrNil()
 }
 
 func (p *publisher) tooLarge(to synchronizer.Direction, r *synchronizer.Record, cause error) error {
@@ -100,8 +96,9 @@ func (p *publisher) tooLarge(to synchronizer.Direction, r *synchronizer.Record, 
 
 // attempt sends the records once, in order, and waits until each is confirmed or
 // known not to be. failed is the number of those before the first that was not.
-// large is the error of the first record above the limit, which is not sent.
-func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) (failed int, large, err error) {
+// large are the records above the limit, which are not sent.
+func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) (failed int, large *synchronizer.TooLargeError, err error) {
+	large = &synchronizer.TooLargeError{}
 	f := &flight{failed: len(records), open: 1, done: make(chan struct{})}
 	topic := p.topic(to)
 	for from := 0; from < len(records) && !f.hasFailed(); {
@@ -110,8 +107,8 @@ func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, reco
 			f.fail(from, err)
 			break
 		}
-		if r := p.send(f, topic, records[from:upTo], from, cost); r != nil && large == nil {
-			large = p.tooLarge(to, r, nil)
+		for _, i := range p.send(f, topic, records[from:upTo], from, cost) {
+			large.Add(from+i, p.tooLarge(to, &records[from+i], nil))
 		}
 		from = upTo
 	}
@@ -134,9 +131,9 @@ func group(records []synchronizer.Record, from int) (upTo int, cost int64) {
 	return upTo, int64(min(size, windowBytes))
 }
 
-// send hands a group to the client. It returns the first record above the limit,
-// none of which are sent.
-func (p *publisher) send(f *flight, topic string, records []synchronizer.Record, first int, cost int64) (large *synchronizer.Record) {
+// send hands a group to the client. It returns the records above the limit, none of
+// which are sent.
+func (p *publisher) send(f *flight, topic string, records []synchronizer.Record, first int, cost int64) (large []int) {
 	memory := newArena(records)
 	out := make([]kgo.Record, len(records))
 	var left atomic.Int32
@@ -149,9 +146,7 @@ func (p *publisher) send(f *flight, topic string, records []synchronizer.Record,
 	defer release()
 	for i := range records {
 		if wireSize(&records[i]) > p.MaxMessageBytes {
-			if large == nil {
-				large = &records[i]
-			}
+			large = append(large, i)
 			continue
 		}
 		memory.fill(&out[i], topic, &records[i])

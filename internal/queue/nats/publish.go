@@ -72,16 +72,14 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 	trouble func(context.Context, error),
 ) error {
 	var (
-		tooLarge error
+		tooLarge synchronizer.TooLargeError
 		refusal  error // of an attempt before
 		pause    = firstPause
 		next     = 0
 	)
 	for next < len(records) {
 		failed, large, err := p.attempt(ctx, to, records[next:])
-		if large != nil && tooLarge == nil {
-			tooLarge = large
-		}
+		tooLarge.Take(large, next, failed)
 		if err == nil {
 			break
 		}
@@ -103,16 +101,17 @@ func (p *publisher) publish(ctx context.Context, to synchronizer.Direction, reco
 			pause = min(2*pause, longestPause)
 		}
 	}
-	return tooLarge
+	return tooLarge.OrNil()
 }
 
 // attempt sends the records once, in order, and waits until each is confirmed or
 // known not to be. failed is the first that was not; everything from there on
 // has to be sent again, or a record could stay behind a later one of its key.
-// large is the error of the first record above the limit, which is not sent.
-func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) (failed int, large, err error) {
+// large are the records above the limit, which are not sent.
+func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) (failed int, large *synchronizer.TooLargeError, err error) {
 	f := p.start(len(records))
 	defer p.finish(f)
+	large = &synchronizer.TooLargeError{}
 	var (
 		h      headers
 		limit  = p.limit()
@@ -128,9 +127,7 @@ func (p *publisher) attempt(ctx context.Context, to synchronizer.Direction, reco
 		subject, hashed := p.subject(to, r.Key)
 		header, size := p.headers(&h, r, hashed)
 		if size > largestHeader || size+len(r.Payload) > limit {
-			if large == nil {
-				large = fmt.Errorf("publishing to %s: record of %q with %d bytes: %w", to, r.Key, size+len(r.Payload), synchronizer.ErrTooLarge)
-			}
+			large.Add(i, fmt.Errorf("publishing to %s: record of %q with %d bytes: %w", to, r.Key, size+len(r.Payload), synchronizer.ErrTooLarge))
 			continue
 		}
 		cost := min(int64(size+len(r.Payload)+recordOverhead), inFlight)

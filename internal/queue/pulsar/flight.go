@@ -10,6 +10,8 @@ import (
 
 	client "github.com/apache/pulsar-client-go/pulsar"
 	"golang.org/x/sync/semaphore"
+
+	"synchronizer"
 )
 
 // noAnswerAfter is how long a broker may be silent before the producer is made
@@ -24,11 +26,11 @@ type flight struct {
 	done   chan struct{} // has a value when nothing is open
 
 	mu      sync.Mutex
-	cost    []int64 // bytes of the window that record i holds; 0 when it is answered
-	open    int     // records that are sent and not answered
-	failed  int     // the first record that was not confirmed; len(cost) if none
-	err     error   // of that record
-	refused error   // the first of those that are too large; they count as answered
+	cost    []int64                    // bytes of the window that record i holds; 0 when it is answered
+	open    int                        // records that are sent and not answered
+	failed  int                        // the first record that was not confirmed; len(cost) if none
+	err     error                      // of that record
+	refused synchronizer.TooLargeError // those that the library finds too large; they count as answered
 	answers int
 	ended   bool
 }
@@ -60,8 +62,8 @@ func (f *flight) answered(i int, err error) {
 		return
 	}
 	if errors.Is(err, client.ErrMessageTooLarge) || errors.Is(err, client.ErrMetaTooLarge) {
-		if f.refused == nil {
-			f.refused = err
+		if f.cost[i] > 0 {
+			f.refused.Add(i, err)
 		}
 		err = nil
 	}
@@ -119,7 +121,7 @@ func (f *flight) wait(ctx context.Context) error {
 
 // end gives the first record that was not confirmed, and why, and the library's
 // refusal of records that it finds too large; what is still open failed with cause. Answers that come later are ignored.
-func (f *flight) end(cause error) (failed int, refused, err error) {
+func (f *flight) end(cause error) (failed int, refused synchronizer.TooLargeError, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
@@ -87,15 +88,13 @@ func (l *lane) release() { <-l.lock }
 // publish sends all records and waits for them.
 func (l *lane) publish(ctx context.Context, records []synchronizer.Record) error {
 	var (
-		tooLarge error
+		tooLarge synchronizer.TooLargeError
 		pause    = firstPause
 		next     = 0
 	)
 	for next < len(records) {
 		failed, large, err := l.attempt(ctx, records[next:])
-		if large != nil && tooLarge == nil {
-			tooLarge = large
-		}
+		tooLarge.Take(large, next, failed)
 		if err == nil {
 			break
 		}
@@ -114,16 +113,17 @@ func (l *lane) publish(ctx context.Context, records []synchronizer.Record) error
 			pause = min(2*pause, longestPause)
 		}
 	}
-	return tooLarge
+	return tooLarge.OrNil()
 }
 
 // attempt sends the records once, in order, and waits until each is confirmed or
 // known not to be. failed is the first that was not; everything from there on
 // has to be sent again, or a record could stay behind a later one of its key.
-// large is the error of the first record above the limit, which is not sent.
-func (l *lane) attempt(ctx context.Context, records []synchronizer.Record) (failed int, large, err error) {
+// large are the records above the limit, which are not sent.
+func (l *lane) attempt(ctx context.Context, records []synchronizer.Record) (failed int, large *synchronizer.TooLargeError, err error) {
+	large = &synchronizer.TooLargeError{}
 	if err := l.acquire(ctx); err != nil {
-		return 0, nil, err
+		return 0, large, err
 	}
 	f := newFlight(l.q.window, len(records))
 	var used []client.Producer
@@ -133,9 +133,7 @@ func (l *lane) attempt(ctx context.Context, records []synchronizer.Record) (fail
 		}
 		r := &records[i]
 		if err := l.tooLarge(r); err != nil {
-			if large == nil {
-				large = err
-			}
+			large.Add(i, err)
 			continue
 		}
 		p, err := l.send(ctx, f, i, r)
@@ -152,9 +150,10 @@ func (l *lane) attempt(ctx context.Context, records []synchronizer.Record) (fail
 
 	cause := f.push(ctx, small)
 	failed, refused, err := f.end(cause)
-	if refused != nil && large == nil {
-		large = fmt.Errorf("publishing to %s: %w: %w", l.topic, synchronizer.ErrTooLarge, refused)
+	for _, i := range refused.At {
+		large.Add(i, fmt.Errorf("publishing to %s: %w: %w", l.topic, synchronizer.ErrTooLarge, refused.Err))
 	}
+	slices.Sort(large.At)
 	if err != nil && ctx.Err() == nil {
 		l.abandon(ctx, used)
 	}

@@ -132,7 +132,11 @@ func testTooLarge(t *testing.T, s *suite) {
 	}}
 	all := append(numbered("account/cluster", 0, 3), large, properties)
 	all = append(all, numbered("account/cluster", 3, 6)...)
-	require.ErrorIs(t, q.Publish(s.ctx(t), synchronizer.Out, all), synchronizer.ErrTooLarge)
+	err := q.Publish(s.ctx(t), synchronizer.Out, all)
+	require.ErrorIs(t, err, synchronizer.ErrTooLarge)
+	var which *synchronizer.TooLargeError
+	require.ErrorAs(t, err, &which)
+	require.Equal(t, []int{3, 4}, which.At)
 	requireOrder(t, s.read(t, s.consume(t, q), 6), 1, 6)
 }
 

@@ -62,10 +62,10 @@ func (m *Broker) append(to synchronizer.Direction, records []synchronizer.Record
 	if m.logs == nil {
 		m.logs = map[synchronizer.Direction][]synchronizer.Record{}
 	}
-	var tooLarge error
-	for _, r := range records {
+	var tooLarge synchronizer.TooLargeError
+	for i, r := range records {
 		if size := sizeOf(&r); m.MaxRecord > 0 && size > m.MaxRecord {
-			tooLarge = fmt.Errorf("publishing to %s: record of %q with %d bytes: %w", to, r.Key, size, synchronizer.ErrTooLarge)
+			tooLarge.Add(i, fmt.Errorf("publishing to %s: record of %q with %d bytes: %w", to, r.Key, size, synchronizer.ErrTooLarge))
 			continue
 		}
 		r.Payload = bytes.Clone(r.Payload)
@@ -77,7 +77,7 @@ func (m *Broker) append(to synchronizer.Direction, records []synchronizer.Record
 		close(m.arrived)
 		m.arrived = nil
 	}
-	return tooLarge
+	return tooLarge.OrNil()
 }
 
 func sizeOf(r *synchronizer.Record) int {
