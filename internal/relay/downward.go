@@ -172,7 +172,7 @@ func (s *Server) hand(r *synchronizer.Record, m *synchronizer.Message) {
 	case err != nil:
 		lost = synchronizer.DropDisconnected
 	default:
-		c.reconcileIn(repairAfter)
+		c.repair()
 	}
 	for i := range messages {
 		s.options.Drop(lost, about(&messages[i]))

@@ -44,14 +44,17 @@ func reconciles(version string) bool {
 	return err == nil && !v.LessThan(firstReconciling)
 }
 
-// request is the reconciliation that a connection will ask for, one at most. It
-// costs a timer, and a goroutine only while it is being published.
+// request is when a connection asks for a reconciliation: once some time after it was
+// accepted, and sooner when something was lost. It costs a timer, and a goroutine only
+// while it is being published.
 type request struct {
 	mu     sync.Mutex
-	timer  *time.Timer // nil: nothing is pending
+	timer  *time.Timer // after the connect; nil: nothing is pending
+	due    time.Time   // of timer, without jitter
+	repair *time.Timer // the same for what was lost
 	over   bool        // cancelled: nothing is asked for any more
-	stop   context.CancelFunc
-	asking sync.WaitGroup // Add only under mu and unless over
+	stop   context.CancelFunc // of the one that is being published; nil: none is
+	asking sync.WaitGroup     // Add only under mu and unless over
 }
 
 // cancel ends what is pending and what is being tried. It is final.
@@ -59,9 +62,11 @@ func (r *request) cancel() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	if r.timer != nil {
-		r.timer.Stop()
-		r.timer = nil
+	for _, timer := range []**time.Timer{&r.timer, &r.repair} {
+		if *timer != nil {
+			(*timer).Stop()
+			*timer = nil
+		}
 	}
 	if r.stop != nil {
 		r.stop()
@@ -78,45 +83,65 @@ func (r *request) cancelled() bool {
 // wait returns when nothing runs any more; cancel comes before it.
 func (r *request) wait() { r.asking.Wait() }
 
-// reconcileIn asks for a reconciliation after the delay and a jitter, unless one
-// is pending. The delay must have room for it.
-func (c *connection) reconcileIn(delay time.Duration) {
+// schedule makes the appointment of a connection that was just accepted.
+func (c *connection) schedule() {
+	if after := c.server.options.ReconcileAfter; after > 0 {
+		c.appoint(&c.request.timer, after)
+	}
+	if c.server.debts.has(c.id()) {
+		c.repair()
+	}
+}
+
+// repair asks for a reconciliation because something was lost, unless that will be
+// asked for as soon.
+func (c *connection) repair() {
+	r := &c.request
+	r.mu.Lock()
+	soon := r.timer != nil && !r.due.After(time.Now().Add(repairAfter))
+	r.mu.Unlock()
+	if !soon {
+		c.appoint(&r.repair, repairAfter)
+	}
+}
+
+// appoint asks for a reconciliation after the delay and a jitter, unless that is
+// pending. The delay must have room for it.
+func (c *connection) appoint(timer **time.Timer, delay time.Duration) {
 	if !reconciles(c.hello.SynchronizerVersion) {
 		return
 	}
-	c.request.mu.Lock()
-	defer c.request.mu.Unlock()
-	if c.request.over || c.request.timer != nil {
+	r := &c.request
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || *timer != nil {
 		return
 	}
-	c.request.timer = time.AfterFunc(delay+rand.N(delay/jitterDivisor+1), c.askToReconcile)
-}
-
-// schedule makes the first appointment of a connection that was just accepted.
-func (c *connection) schedule() {
-	after := c.server.options.ReconcileAfter
-	if c.server.debts.has(c.id()) && (after <= 0 || after > repairAfter) {
-		after = repairAfter
+	if timer == &r.timer {
+		r.due = time.Now().Add(delay)
 	}
-	if after > 0 {
-		c.reconcileIn(after)
-	}
+	*timer = time.AfterFunc(delay+rand.N(delay/jitterDivisor+1), func() { c.askToReconcile(timer) })
 }
 
 // askToReconcile publishes the request behind what the client has said so far.
-func (c *connection) askToReconcile() {
+func (c *connection) askToReconcile(timer **time.Timer) {
 	c.request.mu.Lock()
-	c.request.timer = nil
-	if c.request.over {
+	*timer = nil
+	if c.request.over || c.request.stop != nil {
 		c.request.mu.Unlock()
 		return
 	}
 	ctx, stop := context.WithCancel(c.ctx)
-	defer stop()
 	c.request.stop = stop
 	c.request.asking.Add(1)
 	c.request.mu.Unlock()
 	defer c.request.asking.Done()
+	defer func() {
+		c.request.mu.Lock()
+		defer c.request.mu.Unlock()
+		c.request.stop = nil
+		stop()
+	}()
 
 	r, err := c.server.encode(&synchronizer.Message{
 		Event: synchronizer.EventReconciliation, MsgID: uuid.NewString(), ClusterID: c.id(), ServerInitiated: true,
