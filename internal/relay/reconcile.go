@@ -49,10 +49,10 @@ func reconciles(version string) bool {
 // while it is being published.
 type request struct {
 	mu     sync.Mutex
-	timer  *time.Timer // after the connect; nil: nothing is pending
-	due    time.Time   // of timer, without jitter
-	repair *time.Timer // the same for what was lost
-	over   bool        // cancelled: nothing is asked for any more
+	timer  *time.Timer        // after the connect; nil: nothing is pending
+	due    time.Time          // of timer, without jitter
+	repair *time.Timer        // the same for what was lost
+	over   bool               // cancelled: nothing is asked for any more
 	stop   context.CancelFunc // of the one that is being published; nil: none is
 	asking sync.WaitGroup     // Add only under mu and unless over
 }
