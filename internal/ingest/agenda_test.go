@@ -138,6 +138,28 @@ func TestEscalation(t *testing.T) {
 	})
 }
 
+// An object that holds an integer that clients round is stored as its patch says, and
+// fetched whole as well: the integer may have changed by less than they see.
+func TestLargeIntegersBesideAPatchAreFetchedWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		large := func(version int, n string) []byte {
+			return []byte(strings.Replace(string(body("web", "u", version)), `{"replicas":`, `{"big":`+n+`,"replicas":`, 1))
+		}
+		patched := large(2, "9007199254740993")
+		r.deliver(t, connected(t, "s1"), put(t, "s1", 1, "web", large(1, "9007199254740993")),
+			change(t, "s1", 2, "web", `{"metadata":{"resourceVersion":"102"},"spec":{"replicas":2}}`, sum(t, large(2, "9007199254740992"))))
+		require.Equal(t, string(patched), string(r.row(t, "web").Body))
+		synctest.Wait()
+		require.Equal(t, map[string]string{"apps/v1/deployments": "default/web@0"}, lists(t, r.questions(t)))
+		whole := large(2, "9007199254740992")
+		r.deliver(t, put(t, "s1", 3, "web", whole))
+		require.Equal(t, string(whole), string(r.row(t, "web").Body))
+		synctest.Wait()
+		require.Empty(t, r.questions(t), "the whole object is exact")
+	})
+}
+
 // Integers that a patch may have rounded are fetched whole: the checksum cannot
 // tell.
 func TestLargeIntegersAreFetchedWhole(t *testing.T) {

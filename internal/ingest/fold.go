@@ -24,7 +24,7 @@ type object struct {
 	row   *synchronizer.Row  // nil: the store knows nothing
 	floor synchronizer.Order // what is said of an absent object at or below it is late
 	ask   *synchronizer.Message
-	exact bool // only a reconciliation can get it: see escalate
+	exact bool // only a reconciliation can get it, or get it exactly: see escalate
 	kept  bool // the row has been changed, but only touched
 	dirt  bool // the row has been changed
 }
@@ -137,6 +137,9 @@ func (f *folder) patch(o *object, m *synchronizer.Message, order synchronizer.Or
 			if sum, err := checksum.ObjectV1(body); err == nil && sum == m.Checksum {
 				if meta, err := rawjson.Metadata(body); err == nil {
 					f.store(o, m, order, body, sum, meta.UID, meta.ResourceVersion)
+					// Of a number that has changed by less than a client can see the patch says
+					// nothing, and the checksum agrees.
+					o.exact = roundsNumbers(body)
 					return resultStored
 				}
 			}
