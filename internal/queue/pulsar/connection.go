@@ -149,6 +149,20 @@ func open[T interface{ Close() }](ctx context.Context, q *Queue, w *watched, cre
 	return made, err
 }
 
+// openTries is how often a topic may be handed over while somebody begins to read it.
+const openTries = 5
+
+// insist is for what somebody waits for who would give up at once.
+func insist[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	pause := pauses{backOff{firstBackOff}}
+	for try := 1; ; try++ {
+		made, err := call()
+		if try == openTries || !errors.Is(err, errLost) || !pause.wait(ctx) {
+			return made, err
+		}
+	}
+}
+
 // within calls a function that cannot be cancelled. When ctx ends first, its
 // result is discarded later.
 func within[T any](ctx context.Context, q *Queue, call func() (T, error), discard func(T)) (T, error) {

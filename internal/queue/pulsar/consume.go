@@ -64,7 +64,7 @@ func (q *Queue) Consume(ctx context.Context, group string) (synchronizer.Consume
 	defer done()
 	c := &consumer{q: q, group: group, buffer: newBuffer()}
 	c.ctx, c.end = context.WithCancel(q.ctx)
-	s, err := c.subscribe(ctx)
+	s, err := insist(ctx, func() (*held, error) { return c.subscribe(ctx) })
 	if err != nil {
 		c.end()
 		return nil, fmt.Errorf("joining group %q: %w", group, err)

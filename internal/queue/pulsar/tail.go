@@ -142,7 +142,8 @@ func (t *tail) fix(ctx context.Context, topic string) (*part, error) {
 	p := &part{t: t, topic: topic, start: client.LatestMessageID()}
 	// A reader that begins at "latest" would begin at another end after a lost
 	// connection. So the end is asked for, by a first reader.
-	end, err := p.connect(ctx)
+	connect := func() (client.MessageID, error) { return p.connect(ctx) }
+	end, err := insist(ctx, connect)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (t *tail) fix(ctx context.Context, topic string) (*part, error) {
 	if end.EntryID() >= 0 {
 		p.start = plainID(end)
 	}
-	_, err = p.connect(ctx)
+	_, err = insist(ctx, connect)
 	return p, err
 }
 

@@ -15,6 +15,12 @@ import (
 	"synchronizer/test/brokers"
 )
 
+// unload lets the broker hand a topic over, to itself.
+func unload(t *testing.T, p *brokers.Pulsar, topic string) {
+	t.Helper()
+	p.Admin(t, http.MethodPut, "persistent/"+testTenant+"/"+testNamespace+"/"+topic+"/unload", "")
+}
+
 // TestUnloadInMidTraffic: the broker closes producers, readers and consumers, as it
 // does when it hands a topic to another broker, while the readers have fetched more
 // than they handed out. Nothing is lost, and what is new comes in order.
@@ -43,7 +49,7 @@ func TestUnloadInMidTraffic(t *testing.T) {
 		for range unloads {
 			<-time.After(200 * time.Millisecond) // any moment is good
 			for _, topic := range []string{config.InTopic, config.OutTopic} {
-				p.Admin(t, http.MethodPut, "persistent/"+testTenant+"/"+testNamespace+"/"+topic+"/unload", "")
+				unload(t, p, topic)
 			}
 		}
 		return nil
