@@ -42,8 +42,9 @@
 //
 // Consumers share one Key_Shared subscription, so each key is with one of them; what
 // a member that ends or dies has not acknowledged goes to the others, in order. When
-// a connection is lost, delivery begins anew behind what is acknowledged, and a batch
-// from before cannot be acknowledged any more. If the broker does not remember what
+// a connection is lost, or the broker does not answer an acknowledgement for 3 s, delivery
+// begins anew behind what is acknowledged, and a batch from before cannot be
+// acknowledged any more. If the broker does not remember what
 // was acknowledged within a batch of the producer (acknowledgmentAtBatchIndexLevelEnabled),
 // the whole batch comes again.
 package pulsar
