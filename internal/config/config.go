@@ -186,20 +186,20 @@ type EmbeddedQueue struct {
 
 // KafkaConfig configures Apache Kafka.
 type KafkaConfig struct {
-	BootstrapServers  []string `json:"bootstrapServers"`
-	ProducerTopic     string   `json:"producerTopic"`
-	ConsumerTopic     string   `json:"consumerTopic"`
-	RequireTopicExist bool     `json:"requireTopicsExist"`
-	GroupIDPrefix     Presence `json:"groupIdPrefix,omitempty"`
-	CompressionType   string   `json:"compressionType"`
-	MaxMessageBytes   int64    `json:"maxMessageBytes"`
-	SecurityProtocol  string   `json:"securityProtocol"`
-	SASLMechanism     string   `json:"saslMechanism"`
-	SASLUsername      string   `json:"saslUsername"`
-	SASLPassword      Secret   `json:"saslPassword"`
-	TLSCACertPath     string   `json:"tlsCaCertPath"`
-	TLSCertPath       string   `json:"tlsCertPath"`
-	TLSKeyPath        string   `json:"tlsKeyPath"`
+	BootstrapServers   []string `json:"bootstrapServers"`
+	ProducerTopic      string   `json:"producerTopic"`
+	ConsumerTopic      string   `json:"consumerTopic"`
+	RequireTopicsExist bool     `json:"requireTopicsExist"`
+	GroupIDPrefix      Presence `json:"groupIdPrefix,omitempty"`
+	CompressionType    string   `json:"compressionType"`
+	MaxMessageBytes    int64    `json:"maxMessageBytes"`
+	SecurityProtocol   string   `json:"securityProtocol"`
+	SASLMechanism      string   `json:"saslMechanism"`
+	SASLUsername       string   `json:"saslUsername"`
+	SASLPassword       Secret   `json:"saslPassword"`
+	TLSCACertPath      string   `json:"tlsCaCertPath"`
+	TLSCertPath        string   `json:"tlsCertPath"`
+	TLSKeyPath         string   `json:"tlsKeyPath"`
 }
 
 // NATSConfig configures NATS JetStream.

@@ -115,3 +115,28 @@ func TestDefaultsOfOptionalSections(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysAreThoseOfTheirFields: two keys that have changed places would be read
+// without a word.
+func TestKeysAreThoseOfTheirFields(t *testing.T) {
+	var visit func(reflect.Type)
+	visit = func(of reflect.Type) {
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct {
+			return
+		}
+		for i := range of.NumField() {
+			key, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			name := strings.ToLower(of.Field(i).Name)
+			if key == "-" {
+				continue
+			}
+			key = strings.TrimSuffix(strings.ToLower(key), "config") // reconciliationTaskConfig
+			require.Equal(t, strings.TrimSuffix(name, "config"), key, of.Name())
+			visit(of.Field(i).Type)
+		}
+	}
+	visit(reflect.TypeFor[Config]())
+}

@@ -167,6 +167,7 @@ func (k *checker) server(role Role) {
 	k.kinds("ingester.v1Kinds", k.config.Ingester.V1Kinds)
 	k.kinds("ingester.eventKinds", k.config.Ingester.EventKinds)
 	k.queue(b)
+	k.databaseURL(k.config.Store.Postgres.URL.Reveal())
 	if role == RoleIngester {
 		if b.QueueType() == QueueEmbedded {
 			k.problem("backend.messageQueue", "the embedded queue can be read only inside the server: run server or up, or choose a broker")
@@ -199,6 +200,15 @@ func (k *checker) server(role Role) {
 	k.ports(b)
 }
 
+// databaseURL checks the form only, and repeats nothing of it: a password is in it.
+func (k *checker) databaseURL(text string) {
+	isURL := strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
+	_, err := url.Parse(text)
+	if text != "" && (isURL && err != nil || !isURL && !strings.Contains(text, "=")) {
+		k.problem("store.postgres.url", "is no address of PostgreSQL: write it like postgres://user:password@host:5432/database?sslmode=verify-full, with other characters than letters and digits of the password as %%40 for @")
+	}
+}
+
 func (k *checker) kinds(path string, texts []string) {
 	for _, text := range texts {
 		if _, err := synchronizer.ParseKind(text); err != nil {
@@ -222,13 +232,23 @@ func (k *checker) address(path, text string) (host string, ok bool) {
 
 // ports finds listeners of one process that would take each other's port.
 func (k *checker) ports(b *Backend) {
-	health := strconv.Itoa(b.HealthPort)
+	health, metrics := strconv.Itoa(b.HealthPort), "0"
+	if b.PrometheusConfig.Enabled {
+		metrics = strconv.Itoa(b.PrometheusConfig.Port) // that of health is shared
+	}
 	for _, other := range []struct{ path, address string }{
 		{"the port for clients", b.ListenAddress()},
 		{"api.listen", k.config.API.Listen},
 	} {
-		if _, port, err := net.SplitHostPort(other.address); err == nil && port == health && port != "0" {
+		_, port, err := net.SplitHostPort(other.address)
+		if err != nil || port == "0" {
+			continue
+		}
+		if port == health {
 			k.problem("backend.healthPort", "is the same port as %s, %s", other.path, port)
+		}
+		if port == metrics && metrics != health {
+			k.problem("backend.prometheusConfig.port", "is the same port as %s, %s", other.path, port)
 		}
 	}
 	if k.config.API.Listen != "" && k.config.API.Listen == b.ListenAddress() && !strings.HasSuffix(b.ListenAddress(), ":0") {

@@ -149,6 +149,48 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
+// TestDatabaseURL: a form that cannot be one is found with the other problems, and
+// nothing of it is repeated.
+func TestDatabaseURL(t *testing.T) {
+	for url, right := range map[string]bool{
+		"postgres://u:hunter2@h:5432/x?sslmode=disable": true, "postgresql:///x?host=/run": true, "postgres://u@h1:1,h2:2/x": true,
+		"host=h user=u password=hunter2": true, "": true,
+		"postgres://u:hunter2@h:port/x": false, "postgres://u:hunt er2@h/x": false, "postgres://u:hunter2%zz@h/x": false, "db.example:5432": false,
+		"postgres://u:hun#ter2@h:5432/x": false,
+	} {
+		c := Default()
+		c.Backend.Listen, c.Store.Postgres.URL = "127.0.0.1:0", Secret(url)
+		for _, role := range []Role{RoleServer, RoleUp} {
+			err := c.Validate(role)
+			if right {
+				require.NoError(t, err, url)
+				continue
+			}
+			require.ErrorContains(t, err, "store.postgres.url: is no address of PostgreSQL", url)
+			require.NotContains(t, err.Error(), "hunt", url)
+		}
+	}
+}
+
+// TestPortOfMetrics may be that of health, and no other of the process.
+func TestPortOfMetrics(t *testing.T) {
+	for port, want := range map[int]string{
+		0: "", 7888: "", 9090: "", 8080: "backend.prometheusConfig.port: is the same port as the port for clients, 8080",
+		8090: "backend.prometheusConfig.port: is the same port as api.listen, 8090",
+	} {
+		c := Default()
+		c.Backend.AllowAnonymous, c.Backend.PrometheusConfig = true, PrometheusConfig{Enabled: true, Port: port}
+		err := c.Validate(RoleServer)
+		if want == "" {
+			require.NoError(t, err, port)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+		c.Backend.PrometheusConfig.Enabled = false
+		require.NoError(t, c.Validate(RoleServer), "nothing listens there")
+	}
+}
+
 func TestOpenListenerNeedsConsent(t *testing.T) {
 	dir := folder(t, "config.json", `{}`)
 	_, _, err := LoadServer(variables(dir))

@@ -151,12 +151,12 @@ func TestEffectOfKafkaKeys(t *testing.T) {
 	defer client.Close()
 	admin := kadm.NewClient(client)
 
-	err = openServer(t, on(func(k *config.KafkaConfig) { k.RequireTopicExist = true }), nil)
+	err = openServer(t, on(func(k *config.KafkaConfig) { k.RequireTopicsExist = true }), nil)
 	require.ErrorContains(t, err, "requireTopicsExist")
 	require.NoError(t, openServer(t, on(func(k *config.KafkaConfig) { k.CompressionType = "none" }), func(q synchronizer.Queue) {
 		publish(t, q, synchronizer.Out)
 	}))
-	require.NoError(t, openServer(t, on(func(k *config.KafkaConfig) { k.CompressionType, k.RequireTopicExist = "gzip", true }), func(q synchronizer.Queue) {
+	require.NoError(t, openServer(t, on(func(k *config.KafkaConfig) { k.CompressionType, k.RequireTopicsExist = "gzip", true }), func(q synchronizer.Queue) {
 		publish(t, q, synchronizer.In)
 	}))
 	compressed := map[string]bool{}

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 
 	"synchronizer"
 	"synchronizer/internal/config"
@@ -28,7 +29,9 @@ func openDatabase(ctx context.Context, c *config.Config) (database, error) {
 	var db database
 	var err error
 	if url := c.Store.Postgres.URL.Reveal(); url != "" {
-		db, err = postgres.Open(ctx, url)
+		if db, err = postgres.Open(ctx, url); err != nil {
+			err = fmt.Errorf("store.postgres.url: %w", err)
+		}
 	} else {
 		db, err = sqlite.Open(ctx, c.SQLitePath())
 	}

@@ -98,7 +98,7 @@ func openKafka(ctx context.Context, p *app.Process, c *config.Config, understood
 	k := c.Backend.MessageQueue.KafkaConfig
 	q, err := kafka.Open(ctx, kafka.Config{
 		BootstrapServers: k.BootstrapServers, OutTopic: k.ProducerTopic, InTopic: k.ConsumerTopic,
-		RequireTopicsExist: k.RequireTopicExist, Compression: k.CompressionType, MaxMessageBytes: int(k.MaxMessageBytes),
+		RequireTopicsExist: k.RequireTopicsExist, Compression: k.CompressionType, MaxMessageBytes: int(k.MaxMessageBytes),
 		TLS: strings.HasSuffix(k.SecurityProtocol, "SSL"), CAFile: k.TLSCACertPath, CertFile: k.TLSCertPath, KeyFile: k.TLSKeyPath,
 		SASLMechanism: k.SASLMechanism, SASLUser: k.SASLUsername, SASLPassword: k.SASLPassword.Reveal(), Logger: p.Logger,
 	})
