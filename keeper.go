@@ -23,8 +23,9 @@ type Keeper interface {
 	// a new one, so the time must be longer ago than the queue keeps records.
 	PruneSources(ctx context.Context, before time.Time) (int64, error)
 
-	// Unseen lists clusters that had a connection once, and none since the time. The
-	// caller decides what to delete (Remover).
+	// Unseen lists clusters of which a connection was reported once, and none since the
+	// time, and of which no source has spoken since (to an hour). The caller decides
+	// what to delete (Remover).
 	Unseen(ctx context.Context, since time.Time) ([]ClusterID, error)
 }
 

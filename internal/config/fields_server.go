@@ -205,7 +205,7 @@ var serverFields = []Field{
 		Doc: "Address with user and database; the variables `PG*` of the environment fill in what it leaves out. Several processes can share it.", Example: `"postgres://synchronizer@127.0.0.1:5432/synchronizer"`,
 	},
 	{Path: "store.retention", Origin: Ours, Doc: "What is forgotten by age."},
-	{Path: "store.retention.clustersNotSeenFor", Origin: Ours, Doc: "Forget clusters that were not connected for this long. 0: never.", Example: `"720h"`},
+	{Path: "store.retention.clustersNotSeenFor", Origin: Ours, Doc: "Forget clusters that were not connected for this long: of which no server has reported a connection (at each connect, and by `backend.keepAliveTaskConfig`) and that have said nothing. 0: never.", Example: `"720h"`},
 	{Path: "api", Origin: Ours, Doc: "HTTP API and web page."},
 	{Path: "api.listen", Origin: Ours, Doc: "Loopback address for plain HTTP. Empty: none."},
 	{Path: "api.tlsListen", Origin: Ours, Status: Unsupported, Doc: "Address for HTTPS. Empty: none.", Example: `"0.0.0.0:8443"`},

@@ -96,6 +96,8 @@ func TestForgetting(t *testing.T) {
 		require.Empty(t, r.events(t, alerts))
 		require.NotNil(t, r.row(t, "web"))
 		pass(5 * time.Hour)
+		require.NotNil(t, r.row(t, "web"), "its client spoke long after its connection was reported")
+		pass(time.Hour)
 		require.Nil(t, r.row(t, "web"))
 		clusters, err := r.store.Clusters(t.Context(), synchronizer.ClusterID{})
 		require.NoError(t, err)

@@ -119,6 +119,7 @@ func (db *DB) Unseen(ctx context.Context, since time.Time) (ids []synchronizer.C
 	err = db.reading(ctx, "reading clusters", func(r pgx.Tx) error {
 		w := scope{}.conditions(false)
 		w.add("c.last_seen < %s", toTime(since))
+		w.add("NOT EXISTS (SELECT 1 FROM sources s WHERE s.cluster = c.id AND s.used_at >= %s)", toTime(since))
 		rows, err := r.Query(ctx, "SELECT a.name, c.name FROM accounts a JOIN clusters c ON c.account = a.id WHERE true"+w.text.String()+" ORDER BY a.name, c.name", w.args...)
 		if err != nil {
 			return err

@@ -111,8 +111,9 @@ func (db *DB) PruneSources(ctx context.Context, before time.Time) (n int64, err 
 func (db *DB) Unseen(ctx context.Context, since time.Time) (ids []synchronizer.ClusterID, err error) {
 	err = db.reading(ctx, func(r *sql.Tx) error {
 		conditions, args := scope{}.conditions(false)
-		rows, err := r.QueryContext(ctx, "SELECT c.account, c.name FROM clusters c WHERE c.last_seen > 0 AND c.last_seen < ?"+conditions+" ORDER BY c.account, c.name",
-			append([]any{micros(since)}, args...)...)
+		rows, err := r.QueryContext(ctx, `SELECT c.account, c.name FROM clusters c WHERE c.last_seen > 0 AND c.last_seen < ?
+			AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.cluster = c.id AND s.used_at >= ?)`+conditions+" ORDER BY c.account, c.name",
+			append([]any{micros(since), micros(since)}, args...)...)
 		if err != nil {
 			return err
 		}

@@ -115,6 +115,16 @@ func unseen(t *testing.T, b Backend) {
 	got, err = b.Unseen(ctx, noon.Add(-24*time.Hour))
 	require.NoError(t, err)
 	require.Empty(t, got)
+
+	// Servers may report a connection when it is made, and never again. Who speaks is
+	// there.
+	generationsOf(t, b, synchronizer.ClusterSource{ClusterID: prod, Source: "speaks"})
+	got, err = b.Unseen(ctx, noon.Add(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, []synchronizer.ClusterID{other}, got)
+	got, err = b.Unseen(ctx, time.Now().Add(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, []synchronizer.ClusterID{prod, stage, other}, got)
 }
 
 // fill gives two clusters of two accounts everything that a cluster can have.
