@@ -187,6 +187,26 @@ func (l *v1) encode(buf *[]byte, m *synchronizer.Message) error {
 
 // Close implements synchronizer.Link.
 func (l *v1) Close(code int, reason string) error {
+	return l.closeWithin(l.limits.CloseTimeout, code, reason)
+}
+
+// CloseWithin is Close of a link that waits so long for the farewell of the peer, which
+// comes behind all that it has not read yet. What is wrapped by a link that has a method
+// Below is found.
+func CloseWithin(l synchronizer.Link, most time.Duration, code int, reason string) error {
+	for at := l; ; {
+		switch inner := at.(type) {
+		case *v1:
+			return inner.closeWithin(most, code, reason)
+		case interface{ Below() synchronizer.Link }:
+			at = inner.Below()
+		default:
+			return l.Close(code, reason)
+		}
+	}
+}
+
+func (l *v1) closeWithin(wait time.Duration, code int, reason string) error {
 	l.setError(fmt.Errorf("link: %w", synchronizer.ErrClosed))
 	l.closing.Do(func() {
 		const most = 123 // of a control frame
@@ -200,7 +220,7 @@ func (l *v1) Close(code int, reason string) error {
 				l.count.Add(1)
 			}
 		}()
-		timer := time.NewTimer(l.limits.CloseTimeout)
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-done:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"synchronizer"
+	"synchronizer/internal/link"
 )
 
 // connection is one client that is connected here.
@@ -120,5 +121,10 @@ func (c *connection) farewell() {
 	ctx, cancel := context.WithTimeout(c.ctx, c.server.farewellTimeout)
 	defer cancel()
 	_ = c.down.flush(ctx) // what it did not take is counted by leave
-	_ = c.link.Close(statusGoingAway, "server is shutting down")
+	// What it took may be with the network still. To cut that off would lose it.
+	rest := time.Second
+	if end, ok := ctx.Deadline(); ok {
+		rest = max(rest, time.Until(end))
+	}
+	_ = link.CloseWithin(c.link, rest, statusGoingAway, "server is shutting down")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"synchronizer"
-	"synchronizer/internal/link"
 	"synchronizer/internal/link/stock"
 	"synchronizer/internal/queue"
 )
@@ -41,7 +40,7 @@ func TestUnheard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// On a busy machine a client needs longer for its farewell than servers wait.
-			f := newFixture(t, Options{Link: link.Options{Limits: link.Limits{CloseTimeout: limit}}}, nil)
+			f := newFixture(t, Options{}, func(s *Server) { s.farewellTimeout = limit })
 			c := stock.Connect(t, f.url, stock.ClientOptions{Account: "a", Cluster: "c", Kinds: map[synchronizer.Kind]stock.Strategy{kind: stock.Copy}})
 			require.Eventually(t, func() bool { return f.registry.count() == 1 }, limit, time.Millisecond)
 			for i := range test.told {
