@@ -115,7 +115,8 @@ func (i *Ingester) makePlan(items []item) plan {
 	return p
 }
 
-// mostName is how long the name of a cluster may be that a server reports.
+// mostName is how many bytes account and cluster, a kind, or namespace and name may
+// have. Kubernetes allows about a third of it.
 const mostName = 1024
 
 func (p *plan) addSource(it *item) {

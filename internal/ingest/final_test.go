@@ -14,13 +14,31 @@ import (
 	"synchronizer"
 )
 
-// narrow is a queue that carries no record of 1000 bytes or more.
+// A name that no database can index is no reason to ask one twenty times, while others
+// wait.
+func TestVeryLongNamesAreDeadLettersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		long := strings.Repeat("ü", 600)
+		r.deliver(t, connected(t, "s1"))
+		r.deliver(t, put(t, "s1", 1, long, body(long, "u", 1)), verify(t, "s1", 2, long, "aa"), remove(t, "s1", 3, long),
+			about(verify(t, "s1", 4, "web", "aa"), synchronizer.Kind{Group: long, Version: "v1", Resource: "pods"}), put(t, "s1", 5, "web", body("web", "u", 1)))
+		require.Len(t, r.dead, 4)
+		require.NotNil(t, r.row(t, "web"))
+		require.Empty(t, r.questions(t))
+		for _, named := range r.drops.named {
+			require.Less(t, len(named), 700)
+		}
+	})
+}
+
+// narrow is a queue that carries no record of 600 bytes or more.
 type narrow struct{ *script }
 
 func (n narrow) Publish(ctx context.Context, to synchronizer.Direction, records []synchronizer.Record) error {
 	var fit []synchronizer.Record
 	for i := range records {
-		if records[i].Size() < 1000 {
+		if records[i].Size() < 600 {
 			fit = append(fit, records[i])
 		}
 	}
@@ -34,7 +52,7 @@ func (n narrow) Publish(ctx context.Context, to synchronizer.Direction, records 
 func TestQuestionThatIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRigAt(t, t.TempDir()+"/test.db", func(o *Options) { o.Queue = narrow{o.Queue.(*script)} })
-		r.deliver(t, connected(t, "s1"), verify(t, "s1", 1, strings.Repeat("a", 1000), "aa"), verify(t, "s1", 2, "web", "aa"))
+		r.deliver(t, connected(t, "s1"), verify(t, "s1", 1, strings.Repeat("a", 600), "aa"), verify(t, "s1", 2, "web", "aa"))
 		require.Len(t, r.questions(t), 1)
 		require.Equal(t, 1, r.drops.of(synchronizer.DropTooLarge))
 	})

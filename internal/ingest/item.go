@@ -5,6 +5,7 @@ package ingest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"synchronizer"
@@ -77,6 +78,14 @@ func read(r *synchronizer.Record) item {
 	if m.Source == "" || (m.Seq == 0 && m.Event.AboutObject()) {
 		it.unstamped(r)
 	}
+	if m.Event.AboutObject() {
+		// No database has room in an index for more: one record after the other would have
+		// to be tried and refused, and everybody's would wait.
+		if n := max(len(m.Kind.String()), len(m.Namespace)+len(m.Name)); n > mostName {
+			it.fail(fmt.Errorf("%w: kind or name has %d bytes, and %d are the most", synchronizer.ErrInvalid, n, mostName))
+			return it
+		}
+	}
 	if m.Event != synchronizer.EventPut {
 		return it
 	}
@@ -124,11 +133,21 @@ func (it *item) fail(err error) {
 // name says which object or record it is, for a log line.
 func (it *item) name() string {
 	if it.msg.Event.AboutObject() {
-		return it.msg.Event.String() + " " + it.msg.ClusterID.String() + " " + it.msg.Kind.String() + " " + it.msg.Namespace + "/" + it.msg.Name
+		return short(it.msg.Event.String() + " " + it.msg.ClusterID.String() + " " + it.msg.Kind.String() + " " + it.msg.Namespace + "/" + it.msg.Name)
 	}
 	r := it.record
-	return fmt.Sprintf("%s %s %s/%s/%s %s/%s", r.Property("event"), r.Key,
-		r.Property("group"), r.Property("version"), r.Property("resource"), r.Property("namespace"), r.Property("name"))
+	return short(fmt.Sprintf("%s %s %s/%s/%s %s/%s", r.Property("event"), r.Key,
+		r.Property("group"), r.Property("version"), r.Property("resource"), r.Property("namespace"), r.Property("name")))
+}
+
+// mostNamed is how much of a name is written to a log.
+const mostNamed = 512
+
+func short(name string) string {
+	if len(name) > mostNamed {
+		return strings.ToValidUTF8(name[:mostNamed], "") + "…"
+	}
+	return name
 }
 
 // dropReason is the reason under which a fault is counted.
