@@ -203,13 +203,12 @@ func (f *keyFlags) with(cmd *cobra.Command, do func(context.Context, keyring) er
 			for _, w := range keys.Warnings {
 				cmd.PrintErrln("Warning: configuration:", w.String())
 			}
-			if !keys.Used {
-				cmd.PrintErrln("Warning: backend.accessKeys is not \"store\" in this configuration: its servers do not look at these keys.")
-			}
+			warnUnused(cmd, keys.Used)
 			return errors.Join(do(cmd.Context(), opened{keys.Keyring}), keys.Close())
 		case !errors.As(err, &running):
 			return err
 		}
+		warnUnused(cmd, running.Used)
 		f.server = running.API
 		if !cmd.Flags().Changed("token-file") {
 			f.tokenFile = running.TokenFile
@@ -220,6 +219,12 @@ func (f *keyFlags) with(cmd *cobra.Command, do func(context.Context, keyring) er
 		return err
 	}
 	return f.explain(do(cmd.Context(), client))
+}
+
+func warnUnused(cmd *cobra.Command, used bool) {
+	if !used {
+		cmd.PrintErrln("Warning: backend.accessKeys is not \"store\" in this configuration: its servers do not look at these keys.")
+	}
 }
 
 // show prints one key, with its secret if it was just made.

@@ -51,6 +51,11 @@ func TestKeysOfARunningServer(t *testing.T) {
 	whole := keyOf(t, stdout)
 	require.Len(t, whole.Secret, 52)
 
+	// Another configuration of the same store does not look at its keys.
+	p.write("anonymous/config.json", strings.NewReplacer("API", at.API, `"accessKeys":"store",`, "").Replace(keysConfig))
+	_, stderr = p.ok("keys", "list", "--config", "anonymous")
+	require.Contains(t, stderr, `backend.accessKeys is not "store"`)
+
 	stdout, _ = p.ok("keys", "list", server)
 	require.NotContains(t, stdout, secret)
 	require.Regexp(t, `(?m)^ID +ACCOUNT +CLUSTER +AGE +REVOKED +DESCRIPTION\n[0-9a-f]{16} +acme +\* +\d+s +- +-\n[0-9a-f]{16} +acme +prod +\d+s +- +first one\n[0-9a-f]{16} +local +\* `, stdout)

@@ -194,7 +194,7 @@ func (k *checker) server(role Role) {
 	if k.config.API.Listen != "" {
 		host, ok := k.address("api.listen", k.config.API.Listen)
 		if ok && !isLoopback(host) {
-			k.problem("api.listen", "%q is not a loopback address: plain HTTP would carry tokens in the clear; api.tlsListen is for other addresses", k.config.API.Listen)
+			k.problem("api.listen", "%q is not a loopback address: plain HTTP would carry tokens in the clear. Put a proxy with TLS in front of 127.0.0.1:8090", k.config.API.Listen)
 		}
 	}
 	k.ports(b)

@@ -119,7 +119,7 @@ func TestBadConfigurations(t *testing.T) {
 				`ingester.eventKinds: "a/b" is not group/version/resource (config.json:3)`,
 				"backend.dataDir: must not be empty (config.json:2)",
 				`backend.listen: "8080" is not host:port (config.json:1)`,
-				`api.listen: "0.0.0.0:8090" is not a loopback address: plain HTTP would carry tokens in the clear; api.tlsListen is for other addresses (config.json:3)`,
+				`api.listen: "0.0.0.0:8090" is not a loopback address: plain HTTP would carry tokens in the clear. Put a proxy with TLS in front of 127.0.0.1:8090 (config.json:3)`,
 			},
 		},
 		{

@@ -27,6 +27,7 @@ type Keys struct {
 type InUseError struct {
 	API       string // api.listen of the configuration
 	TokenFile string
+	Used      bool // as in Keys
 	Err       error
 }
 
@@ -46,14 +47,15 @@ func OpenKeys(ctx context.Context, configDir string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
+	used := c.Backend.AccessKeys == config.AccessKeysStore
 	db, err := openDatabase(ctx, c)
 	switch {
 	case errors.Is(err, sqlite.ErrInUse) && c.API.Listen != "":
-		return nil, &InUseError{API: c.API.Listen, TokenFile: TokenFile(c.Backend.DataDir), Err: err}
+		return nil, &InUseError{API: c.API.Listen, TokenFile: TokenFile(c.Backend.DataDir), Used: used, Err: err}
 	case errors.Is(err, sqlite.ErrInUse):
 		return nil, fmt.Errorf("%w (or let it serve its API: set api.listen)", err)
 	case err != nil:
 		return nil, err
 	}
-	return &Keys{Keyring: db, Close: db.Close, Warnings: warnings, Used: c.Backend.AccessKeys == config.AccessKeysStore}, nil
+	return &Keys{Keyring: db, Close: db.Close, Warnings: warnings, Used: used}, nil
 }

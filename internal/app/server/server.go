@@ -61,7 +61,11 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 	}()
 	// Ports first: a port in use is the most likely fault, and nothing is made on
 	// disk for a process that cannot run.
-	if b.clients, err = telemetry.Listen(ctx, c.Backend.ListenAddress(), "backend.listen"); err != nil {
+	key := "backend.listen"
+	if c.Backend.Listen == "" {
+		key = "backend.port"
+	}
+	if b.clients, err = telemetry.Listen(ctx, c.Backend.ListenAddress(), key); err != nil {
 		return nil, err
 	}
 	if b.health, err = telemetry.Listen(ctx, app.LocalPort(c.Backend.HealthPort), "backend.healthPort"); err != nil {

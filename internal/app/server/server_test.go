@@ -69,8 +69,13 @@ func TestOpenErrors(t *testing.T) {
 		is   error
 	}{
 		"clients' port": {open: taken("SYNCHRONIZER_BACKEND_LISTEN"), want: "(backend.listen)"},
-		"health port":   {open: taken("SYNCHRONIZER_BACKEND_HEALTHPORT"), want: "(backend.healthPort)"},
-		"API's port":    {open: taken("SYNCHRONIZER_API_LISTEN"), want: "(api.listen)"},
+		"clients' port, by the key of the field": {open: func(t *testing.T, dir string) *config.Config {
+			c := configuration(t, dir)
+			c.Backend.Listen, c.Backend.Port = "", busy.Addr().(*net.TCPAddr).Port
+			return c
+		}, want: "(backend.port)"},
+		"health port": {open: taken("SYNCHRONIZER_BACKEND_HEALTHPORT"), want: "(backend.healthPort)"},
+		"API's port":  {open: taken("SYNCHRONIZER_API_LISTEN"), want: "(api.listen)"},
 		"database of a newer version": {open: func(t *testing.T, dir string) *config.Config {
 			c := configuration(t, dir)
 			db, err := sqlite.Open(t.Context(), c.SQLitePath())
