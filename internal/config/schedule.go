@@ -35,7 +35,47 @@ func ParseCron(expression string) (*Cron, error) {
 }
 
 // Next gives the first time of the schedule behind another, the zero time if there is none.
-func (c *Cron) Next(after time.Time) time.Time { return c.schedule.Next(after.UTC()) }
+// Where clocks are put forward, what falls between is due as they are; where they are put
+// back, what comes twice is due once, unless it is due at every hour.
+func (c *Cron) Next(after time.Time) time.Time {
+	after = after.UTC()
+	next := c.schedule.Next(after)
+	spec, ok := c.schedule.(*cron.SpecSchedule)
+	if !ok || next.IsZero() || spec.Location == nil {
+		return next
+	}
+	const everyHour = 1<<24 - 1
+	for at := after.In(spec.Location); ; {
+		_, change := at.ZoneBounds()
+		if change.IsZero() || change.After(next) {
+			break
+		}
+		if left := leap(change); left > 0 {
+			still := *spec // as if the clocks had not been put forward
+			still.Location = time.FixedZone("", offset(change.Add(-time.Nanosecond)))
+			if skipped := still.Next(change.Add(-time.Nanosecond)); !skipped.IsZero() && skipped.Before(change.Add(left)) && change.After(after) {
+				return change.UTC()
+			}
+		}
+		at = change.In(spec.Location)
+	}
+	if change, _ := next.In(spec.Location).ZoneBounds(); !change.IsZero() && spec.Hour&everyHour != everyHour {
+		if again := change.Add(-leap(change)); next.Before(again) {
+			return c.Next(again.Add(-time.Nanosecond))
+		}
+	}
+	return next
+}
+
+// leap is by how much clocks are put forward at a change.
+func leap(change time.Time) time.Duration {
+	return time.Duration(offset(change)-offset(change.Add(-time.Nanosecond))) * time.Second
+}
+
+func offset(at time.Time) int {
+	_, seconds := at.Zone()
+	return seconds
+}
 
 // Cron is the schedule of the periodic reconciliation, nil when cronSchedule is empty or
 // cannot be read: then taskIntervalSeconds counts, and validation has told so.

@@ -41,6 +41,41 @@ func TestCron(t *testing.T) {
 	}
 }
 
+// TestCronWhereClocksChange: nothing is left out and nothing comes twice.
+func TestCronWhereClocksChange(t *testing.T) {
+	for _, test := range []struct {
+		expression, after string
+		want              []string
+	}{
+		{"TZ=Europe/Berlin 30 2 * * *", "2026-03-28T12:00:00Z", []string{"03-29T01:00", "03-30T00:30"}},
+		{"TZ=Europe/Berlin 30 2 * * *", "2026-10-24T12:00:00Z", []string{"10-25T00:30", "10-26T01:30"}},
+		{"TZ=Europe/Berlin 0 3 * * *", "2026-03-28T12:00:00Z", []string{"03-29T01:00", "03-30T01:00"}},
+		{"TZ=Europe/Berlin 0 3 * * *", "2026-10-24T12:00:00Z", []string{"10-25T02:00", "10-26T02:00"}},
+		{"TZ=Europe/Berlin */30 2 * * *", "2026-10-24T12:00:00Z", []string{"10-25T00:00", "10-25T00:30", "10-26T01:00"}},
+		{"TZ=Europe/Berlin 0 1,4 * * *", "2026-03-28T12:00:00Z", []string{"03-29T00:00", "03-29T02:00", "03-29T23:00"}},
+		{"TZ=Europe/Berlin 0 * * * *", "2026-03-28T23:30:00Z", []string{"03-29T00:00", "03-29T01:00", "03-29T02:00"}},
+		{"TZ=Europe/Berlin 0 * * * *", "2026-10-24T23:30:00Z", []string{"10-25T00:00", "10-25T01:00", "10-25T02:00"}},
+		{"TZ=Europe/Berlin 0 0 1 7 *", "2025-07-02T00:00:00Z", []string{"06-30T22:00", "06-30T22:00"}},
+		{"TZ=America/Sao_Paulo 0 0 * * *", "2018-11-03T12:00:00Z", []string{"11-04T03:00", "11-05T02:00"}},    // no midnight
+		{"TZ=America/Sao_Paulo 30 0 4 11 *", "2018-11-01T12:00:00Z", []string{"11-04T03:00", "11-04T03:30"}},  // 2019 has no such change
+		{"TZ=Australia/Lord_Howe 15 2 * * *", "2026-10-03T00:00:00Z", []string{"10-03T15:30", "10-04T15:15"}}, // by half an hour
+		{"TZ=Africa/Cairo @daily", "2026-04-23T12:00:00Z", []string{"04-23T22:00", "04-24T21:00"}},
+		{"TZ=UTC 30 2 * * *", "2026-03-28T12:00:00Z", []string{"03-29T02:30", "03-30T02:30"}},
+		{"@every 1h", "2026-03-29T00:30:00Z", []string{"03-29T01:30", "03-29T02:30"}},
+	} {
+		c, err := ParseCron(test.expression)
+		require.NoError(t, err, test.expression)
+		at, err := time.Parse(time.RFC3339, test.after)
+		require.NoError(t, err)
+		var got []string
+		for range test.want {
+			at = c.Next(at)
+			got = append(got, at.UTC().Format("01-02T15:04"))
+		}
+		require.Equal(t, test.want, got, "%s after %s", test.expression, test.after)
+	}
+}
+
 // FuzzParseCron: nothing that is read panics, and the times that come are later ones.
 func FuzzParseCron(f *testing.F) {
 	for _, seed := range []string{"0 * * * *", "*/5 1-3,7 L * MON#2", "TZ=Europe/Berlin 0 30 2 * * SUN", "TZ=0", "@every 1h", "@every 9223372036854775807ns", "0 0 31 * ?"} {
