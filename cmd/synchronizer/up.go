@@ -150,7 +150,7 @@ func greet(cmd *cobra.Command, b *server.Backend, f upFlags) {
 	cmd.Printf("API         http://%s\n", b.APIAddress())
 	cmd.Printf("API token   %s\n", show(b.Secrets.APIToken, b.Secrets.APITokenFile))
 	cmd.Printf("Clients     %s\n", b.ClientsURL())
-	if b.Secrets.AccessKey != "" {
+	if b.Secrets.AccessKey != "" && !b.Secrets.Revoked {
 		cmd.Printf("Access key  %s, account %s\n", show(b.Secrets.AccessKey, b.Secrets.AccessKeyFile), server.LocalAccount)
 	}
 	cmd.Printf("Next        synchronizer get all -A --server http://%s --token-file %s\n", b.APIAddress(), b.Secrets.APITokenFile)

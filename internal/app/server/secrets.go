@@ -24,12 +24,15 @@ type Secrets struct {
 	AccessKey, APIToken         string
 	AccessKeyFile, APITokenFile string
 	Made                        bool
+	// Revoked says that the access key in its file was revoked.
+	Revoked bool
 }
 
 // ensureSecrets makes, at the first start, an access key for the account "local"
 // and an API token for the administrator, and keeps both in the data directory
 // (mode 0600). A file that exists is put into the store again if the store lacks
-// it, so that a new database goes on with the secrets that people have.
+// it, so that a new database goes on with the secrets that people have. A key that
+// was revoked stays so.
 func ensureSecrets(ctx context.Context, store synchronizer.Credentials, dataDir string, keys bool) (Secrets, error) {
 	s := Secrets{AccessKeyFile: accessKeyFile(dataDir), APITokenFile: TokenFile(dataDir)}
 	var made bool
@@ -55,9 +58,14 @@ func ensureSecrets(ctx context.Context, store synchronizer.Credentials, dataDir 
 	}
 	s.Made = s.Made || made
 	hash = synchronizer.HashSecret(s.AccessKey)
-	if _, err := store.AccessKey(ctx, hash); errors.Is(err, synchronizer.ErrNotFound) {
+	_, err = store.AccessKey(ctx, hash)
+	if errors.Is(err, synchronizer.ErrNotFound) {
 		err = store.AddAccessKey(ctx, hash, synchronizer.AccessKey{Account: LocalAccount, Created: time.Now()})
-		if err != nil {
+		if errors.Is(err, synchronizer.ErrInvalid) { // known all the same: another server was faster, or it was revoked
+			_, err = store.AccessKey(ctx, hash)
+			s.Revoked = errors.Is(err, synchronizer.ErrNotFound)
+		}
+		if err != nil && !s.Revoked {
 			return s, fmt.Errorf("storing the access key: %w", err)
 		}
 	} else if err != nil {

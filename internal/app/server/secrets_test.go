@@ -3,9 +3,11 @@
 package server
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,6 +56,52 @@ func TestSecretsAreMadeOnce(t *testing.T) {
 		_, err = store.AccessKey(t.Context(), synchronizer.HashSecret(first.AccessKey))
 		require.NoError(t, err)
 	}
+}
+
+// TestSecretsThatWereRevoked stay so, and the server starts all the same: to replace
+// the first key is what the documentation tells to do.
+func TestSecretsThatWereRevoked(t *testing.T) {
+	dir := t.TempDir()
+	db := openStore(t)
+	first, err := ensureSecrets(t.Context(), db, dir, true)
+	require.NoError(t, err)
+	require.False(t, first.Revoked)
+	hash := synchronizer.HashSecret(first.AccessKey)
+	_, err = db.RevokeAccessKey(t.Context(), LocalAccount, synchronizer.SecretID(hash), time.Now())
+	require.NoError(t, err)
+	for range 2 {
+		again, err := ensureSecrets(t.Context(), db, dir, true)
+		require.NoError(t, err)
+		require.True(t, again.Revoked)
+		require.False(t, again.Made)
+		_, err = db.AccessKey(t.Context(), hash)
+		require.ErrorIs(t, err, synchronizer.ErrNotFound)
+	}
+	require.NoError(t, os.Remove(first.AccessKeyFile))
+	another, err := ensureSecrets(t.Context(), db, dir, true)
+	require.NoError(t, err)
+	require.True(t, another.Made)
+	require.False(t, another.Revoked)
+	require.NotEqual(t, first.AccessKey, another.AccessKey)
+	_, err = db.AccessKey(t.Context(), synchronizer.HashSecret(another.AccessKey))
+	require.NoError(t, err)
+}
+
+// slower is a store to which another server adds the same key first.
+type slower struct{ *sqlite.DB }
+
+func (s slower) AddAccessKey(ctx context.Context, hash [32]byte, key synchronizer.AccessKey) error {
+	if err := s.DB.AddAccessKey(ctx, hash, key); err != nil {
+		return err
+	}
+	return s.DB.AddAccessKey(ctx, hash, key)
+}
+
+// TestSecretsOfTwoServers that have the same key and start at once.
+func TestSecretsOfTwoServers(t *testing.T) {
+	s, err := ensureSecrets(t.Context(), slower{openStore(t)}, t.TempDir(), true)
+	require.NoError(t, err)
+	require.False(t, s.Revoked)
 }
 
 // TestSecretsWithoutKeys: where clients need no key, none is made.

@@ -87,7 +87,11 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 		if b.Secrets, err = ensureSecrets(ctx, b.store, c.Backend.DataDir, c.Backend.AccessKeys == config.AccessKeysStore); err != nil {
 			return nil, err
 		}
+		if b.Secrets.Revoked {
+			p.Logger.Info("the access key of the first start was revoked: to have a new one made, remove its file", "file", b.Secrets.AccessKeyFile)
+		}
 	}
+	b.probes.opens("queue")
 	if b.queue, err = openQueue(ctx, p, c, b.chunksUnderstood); err != nil {
 		return nil, err
 	}
