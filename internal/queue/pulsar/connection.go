@@ -56,7 +56,8 @@ type watched struct {
 	ctx    context.Context // ends when the connection is lost
 	cancel context.CancelCauseFunc
 	idle   chan struct{} // closed when nobody reads any more
-	asking atomic.Int64  // policies that questions of ours still ask for
+	asking atomic.Bool   // a question of ours is on its way
+	expect atomic.Int64  // policies that the library still asks for because of it
 
 	partitions int // of the topic, for a consumer
 }
@@ -82,7 +83,8 @@ func (w *watched) giveUp() {
 // policy is for the options of the library. It holds the library back until nobody
 // reads: a reader's own position is not safe from a reconnect.
 func (w *watched) policy() backoff.Policy {
-	if w.asking.Add(-1) >= 0 {
+	asking := w.asking.Load()
+	if asking && w.expect.Add(-1) >= 0 {
 		return question{w}
 	}
 	if !w.seen.Swap(true) {
@@ -93,6 +95,9 @@ func (w *watched) policy() backoff.Policy {
 		case <-w.idle:
 		case <-patience.C:
 		}
+	}
+	if asking {
+		return question{w}
 	}
 	return newBackOff()
 }
@@ -107,8 +112,8 @@ func (w *watched) leave() {
 // when the broker refuses an answer.
 type question struct{ w *watched }
 
-// Next implements backoff.Policy. The library is not to ask the broker again: it
-// gives up after operationTimeout.
+// Next implements backoff.Policy. The library gives up after operationTimeout, and is
+// not to ask again before: it never answers one who asks what is just being closed.
 func (q question) Next() time.Duration {
 	q.w.giveUp()
 	return 2 * operationTimeout
@@ -134,9 +139,10 @@ func open[T interface{ Close() }](ctx context.Context, q *Queue, w *watched, cre
 		if err != nil {
 			return none, err
 		}
-		w.asking.Store(int64(w.partitions))
+		w.expect.Store(int64(w.partitions))
+		w.asking.Store(true)
 		err = ask(made)
-		w.asking.Store(0)
+		w.asking.Store(false)
 		if err != nil {
 			made.Close()
 			return none, err
