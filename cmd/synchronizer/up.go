@@ -85,7 +85,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 			_ = backend.Close()
 			return err
 		}
-		p.Status = func() any { return cl.Status() }
+		p.SetStatus(func() any { return cl.Status() })
 		g.Go(func() error { return cl.Run(ctx) })
 	}
 	greet(cmd, backend, f)

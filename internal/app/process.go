@@ -30,12 +30,19 @@ type Process struct {
 	Drops    *telemetry.Drops
 	// Tracer is nil unless StartTracing was called and OTEL_* say where to.
 	Tracer *tracing.Tracer
-	// Status is what /status of the health port shows; nil: there is no such
-	// route. Set it before the port is served.
-	Status func() any
-
 	stopping atomic.Bool
 	ready    atomic.Pointer[func() error] // of the health port; nil: it is not served yet
+	status   atomic.Pointer[func() any]   // of the health port; nil: there is none
+}
+
+// SetStatus says what /status of the health port shows from now on.
+func (p *Process) SetStatus(status func() any) { p.status.Store(&status) }
+
+func (p *Process) currentStatus() any {
+	if status := p.status.Load(); status != nil {
+		return (*status)()
+	}
+	return nil
 }
 
 // NewProcess makes log, registry and drop counter; the log goes to w in the
@@ -85,7 +92,7 @@ func LocalPort(port int) string { return net.JoinHostPort("", strconv.Itoa(port)
 // port is a start error.
 func (p *Process) Health(ctx context.Context, l net.Listener, ready func() error) error {
 	p.ready.Store(&ready)
-	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready, Status: p.Status}.Handler(), time.Second)
+	return telemetry.Serve(ctx, l, telemetry.Health{Registry: p.Registry, Ready: ready, Status: p.currentStatus}.Handler(), time.Second)
 }
 
 // profilerAddress is the field's port for pprof; loopback only.

@@ -31,7 +31,7 @@ func NewRegistry() *prometheus.Registry {
 type Health struct {
 	Registry *prometheus.Registry
 	Ready    func() error
-	Status   func() any // nil: no such route
+	Status   func() any // nil, or what gives nil: no such route
 }
 
 // Handler serves the routes.
@@ -46,11 +46,16 @@ func (h Health) Handler() http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	if h.Status != nil {
-		mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+			status := h.Status()
+			if status == nil {
+				http.NotFound(w, r)
+				return
+			}
 			w.Header().Set("Content-Type", "application/json")
 			encoder := json.NewEncoder(w)
 			encoder.SetIndent("", "  ")
-			_ = encoder.Encode(h.Status())
+			_ = encoder.Encode(status)
 		})
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Registry, promhttp.HandlerOpts{}))

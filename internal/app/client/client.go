@@ -160,7 +160,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	var ports []func(context.Context) error
 	if c.health != nil {
-		c.process.Status = func() any { return c.Status() }
+		c.process.SetStatus(func() any { return c.Status() })
 		ports = append(ports, c.process.Profiler, func(ctx context.Context) error { return c.process.Health(ctx, c.health, c.Ready) })
 	}
 	return c.process.Run(ctx, parts, ports, nil)

@@ -42,6 +42,7 @@ type Backend struct {
 	ingester *ingest.Ingester
 	broker   answer
 	database answer
+	probes   probes
 
 	clients, health, people net.Listener
 	metrics                 net.Listener                // nil: only on the health port
@@ -74,6 +75,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 	if err = b.openMetrics(ctx); err != nil {
 		return nil, err
 	}
+	defer b.answerProbes()()
 	if err = b.openCertificate(); err != nil {
 		return nil, err
 	}
@@ -81,6 +83,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 		if b.people, err = telemetry.Listen(ctx, c.API.Listen, "api.listen"); err != nil {
 			return nil, err
 		}
+		b.probes.opens("database")
 		if b.store, err = openDatabase(ctx, c); err != nil {
 			return nil, err
 		}
@@ -118,9 +121,12 @@ func OpenIngester(ctx context.Context, p *app.Process, c *config.Config) (_ *Bac
 	if err = b.openMetrics(ctx); err != nil {
 		return nil, err
 	}
+	defer b.answerProbes()()
+	b.probes.opens("database")
 	if b.store, err = openDatabase(ctx, c); err != nil {
 		return nil, err
 	}
+	b.probes.opens("queue")
 	if b.queue, err = openQueue(ctx, p, c, nil); err != nil {
 		return nil, err
 	}
@@ -162,6 +168,9 @@ func (b *Backend) wireIngester() error {
 // Ready is nil while the process can take, store and show changes, as far as that
 // is its work.
 func (b *Backend) Ready() error {
+	if err := b.probes.opening(); err != nil {
+		return err
+	}
 	errs := []error{b.process.Stopping(), b.broker.ready(errNotAsked), b.storeReady()}
 	if b.relay != nil {
 		errs = append(errs, b.relay.Ready())
@@ -233,7 +242,7 @@ func (b *Backend) servePeople(ctx context.Context) error {
 // ports are what probes and scrapers ask.
 func (b *Backend) ports() []func(context.Context) error {
 	ports := []func(context.Context) error{
-		func(ctx context.Context) error { return b.process.Health(ctx, b.health, b.Ready) },
+		b.serveProbes,
 		b.process.Profiler,
 	}
 	if b.metrics != nil {
@@ -244,6 +253,7 @@ func (b *Backend) ports() []func(context.Context) error {
 
 // Close gives back what Open took. It may be called again.
 func (b *Backend) Close() error {
+	b.probes.end()
 	for _, l := range []net.Listener{b.clients, b.health, b.people, b.metrics} {
 		if l != nil {
 			_ = l.Close()
