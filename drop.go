@@ -53,7 +53,7 @@ var DropReasons = []struct {
 	{DropUnreadable, "client", "an object whose body could not be read or transformed; it counts as present"},
 	{DropBacklog, "server", "the client did not read and its backlog was full; the next reconciliation repairs it"},
 	{DropDisconnected, "server, client", "the other side left before the message was written; for a report of the HTTP endpoint: the process ended first"},
-	{DropUnheard, "server", "written to a connection that ended before anything more was heard of its client: it may not have read it. A link v1 has no acknowledgement, so this is the most that can be lost; with replay on, the server to which the client connects next sends what it has kept"},
+	{DropUnheard, "server", "written to a connection that ended before anything more was heard of its client: it may not have read it. A link v1 has no acknowledgement, so nobody knows: what a client says is taken as a sign that it reads, which it does not over a path that is dead in one direction; with replay on, the server to which the client connects next sends what it has kept"},
 	{DropStale, "ingester", "older than what the store holds; nothing is lost"},
 	{DropLate, "ingester", "about an object that was deleted longer ago than `ingester.tombstoneTTL`, or whose cluster was deleted, by a connection that spoke before that; a reconciliation repairs it where it exists after all"},
 	{DropForeign, "ingester", "account or cluster of the payload disagree with the record's properties"},
