@@ -45,6 +45,8 @@ type AccessKeys struct {
 // Authenticate agrees if the key exists and belongs to the account, and to the
 // cluster if the key is bound to one.
 func (a AccessKeys) Authenticate(ctx context.Context, claim Claim) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout) // a client that hears nothing cannot know to come later
+	defer cancel()
 	key, err := a.Credentials.AccessKey(ctx, synchronizer.HashSecret(claim.AccessKey))
 	switch {
 	case errors.Is(err, synchronizer.ErrNotFound):

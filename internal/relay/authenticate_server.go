@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// askTimeout bounds one question, the wait for its turn included.
+	// askTimeout bounds one question, to a server the wait for its turn included.
 	askTimeout = 5 * time.Second
 	// askers is how many questions are under way at a time; more wait.
 	askers = 64

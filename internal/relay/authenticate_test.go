@@ -7,6 +7,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,6 +66,25 @@ func TestAccessKeys(t *testing.T) {
 		})
 	}
 	require.NoError(t, Anonymous{}.Authenticate(t.Context(), Claim{}))
+}
+
+// hanging is a store that does not answer.
+type hanging struct{ synchronizer.Credentials }
+
+func (hanging) AccessKey(ctx context.Context, _ [32]byte) (synchronizer.AccessKey, error) {
+	<-ctx.Done()
+	return synchronizer.AccessKey{}, ctx.Err()
+}
+
+// TestAccessKeysOfAStoreThatHangs: the client is told to come later, before it gives up.
+func TestAccessKeysOfAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := AccessKeys{Credentials: hanging{}}.Authenticate(t.Context(), claimOf("a", "c", "key"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, synchronizer.ErrUnauthorized, "nobody has decided")
+		require.Equal(t, 5*time.Second, time.Since(began))
+	})
 }
 
 func claimOf(account, cluster, key string) Claim {
