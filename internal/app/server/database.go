@@ -4,7 +4,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"synchronizer"
 	"synchronizer/internal/config"
@@ -22,6 +24,30 @@ type database interface {
 	synchronizer.Keyring
 	synchronizer.Events
 	ingest.Forgetting
+}
+
+// A database may come up after the process, as a broker may, and is waited for as long.
+const (
+	databaseTries = 20
+	databasePause = 3 * time.Second
+)
+
+// awaitDatabase opens the database of a process that stays.
+func (b *Backend) awaitDatabase(ctx context.Context) (database, error) {
+	b.probes.opens("database")
+	for try := 1; ; try++ {
+		db, err := openDatabase(ctx, b.config)
+		if !errors.Is(err, postgres.ErrAway) || try == databaseTries || ctx.Err() != nil {
+			return db, err
+		}
+		b.probes.opens("database: " + err.Error())
+		b.process.Logger.Warn("the database cannot be used yet, trying again", "try", try, "of", databaseTries, "error", err)
+		select {
+		case <-time.After(databasePause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		}
+	}
 }
 
 // openDatabase opens what the section store chooses.

@@ -83,8 +83,7 @@ func Open(ctx context.Context, p *app.Process, c *config.Config) (_ *Backend, er
 		if b.people, err = telemetry.Listen(ctx, c.API.Listen, "api.listen"); err != nil {
 			return nil, err
 		}
-		b.probes.opens("database")
-		if b.store, err = openDatabase(ctx, c); err != nil {
+		if b.store, err = b.awaitDatabase(ctx); err != nil {
 			return nil, err
 		}
 		if b.Secrets, err = ensureSecrets(ctx, b.store, c.Backend.DataDir, c.Backend.AccessKeys == config.AccessKeysStore); err != nil {
@@ -122,8 +121,7 @@ func OpenIngester(ctx context.Context, p *app.Process, c *config.Config) (_ *Bac
 		return nil, err
 	}
 	defer b.answerProbes()()
-	b.probes.opens("database")
-	if b.store, err = openDatabase(ctx, c); err != nil {
+	if b.store, err = b.awaitDatabase(ctx); err != nil {
 		return nil, err
 	}
 	b.probes.opens("queue")
