@@ -106,7 +106,7 @@ func (i *Ingester) makePlan(items []item) plan {
 		case m.Event == synchronizer.EventConnectedClients && m.Clients != nil:
 			for _, c := range m.Clients.Clients {
 				// One that no database has room for must not take the others with it.
-				if c.ClusterID.Validate() == nil && len(c.ClusterID.String()) <= mostName {
+				if c.ClusterID.Validate() == nil && len(c.Account)+len(c.Cluster) <= mostName {
 					p.connected = append(p.connected, synchronizer.ClientSeen{ConnectedClient: c, At: i.Now()})
 				}
 			}
@@ -115,8 +115,8 @@ func (i *Ingester) makePlan(items []item) plan {
 	return p
 }
 
-// mostName is how many bytes account and cluster, a kind, or namespace and name may
-// have. Kubernetes allows about a third of it.
+// mostName is how many bytes account and cluster, a source, a kind, or namespace and
+// name may have. Kubernetes allows about a third of it.
 const mostName = 1024
 
 func (p *plan) addSource(it *item) {

@@ -22,14 +22,29 @@ func TestVeryLongNamesAreDeadLettersAtOnce(t *testing.T) {
 		long := strings.Repeat("ü", 600)
 		r.deliver(t, connected(t, "s1"))
 		r.deliver(t, put(t, "s1", 1, long, body(long, "u", 1)), verify(t, "s1", 2, long, "aa"), remove(t, "s1", 3, long),
-			about(verify(t, "s1", 4, "web", "aa"), synchronizer.Kind{Group: long, Version: "v1", Resource: "pods"}), put(t, "s1", 5, "web", body("web", "u", 1)))
-		require.Len(t, r.dead, 4)
+			about(verify(t, "s1", 4, "web", "aa"), synchronizer.Kind{Group: long, Version: "v1", Resource: "pods"}),
+			connected(t, long), ofCluster(connected(t, "s2"), synchronizer.ClusterID{Account: cluster.Account, Cluster: long}), put(t, "s1", 5, "web", body("web", "u", 1)))
+		require.Len(t, r.dead, 6)
 		require.NotNil(t, r.row(t, "web"))
 		require.Empty(t, r.questions(t))
 		for _, named := range r.drops.named {
 			require.Less(t, len(named), 700)
 		}
 	})
+}
+
+// ofCluster makes a record without identity in its payload one of another cluster.
+func ofCluster(rec synchronizer.Record, id synchronizer.ClusterID) synchronizer.Record {
+	rec.Key, rec.Payload = id.String(), []byte("{}")
+	for i := range rec.Properties {
+		switch p := &rec.Properties[i]; p.Name {
+		case "account":
+			p.Value = id.Account
+		case "cluster":
+			p.Value = id.Cluster
+		}
+	}
+	return rec
 }
 
 // narrow is a queue that carries no record of 600 bytes or more.

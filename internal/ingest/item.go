@@ -78,13 +78,13 @@ func read(r *synchronizer.Record) item {
 	if m.Source == "" || (m.Seq == 0 && m.Event.AboutObject()) {
 		it.unstamped(r)
 	}
-	if m.Event.AboutObject() {
-		// No database has room in an index for more: one record after the other would have
-		// to be tried and refused, and everybody's would wait.
-		if n := max(len(m.Kind.String()), len(m.Namespace)+len(m.Name)); n > mostName {
-			it.fail(fmt.Errorf("%w: kind or name has %d bytes, and %d are the most", synchronizer.ErrInvalid, n, mostName))
-			return it
-		}
+	// No database has room in an index for more: one record after the other would have
+	// to be tried and refused, and everybody's would wait.
+	k := &m.Kind
+	n := max(len(m.Account)+len(m.Cluster), len(m.Source), len(k.Group)+len(k.Version)+len(k.Resource), len(m.Namespace)+len(m.Name))
+	if n > mostName {
+		it.fail(fmt.Errorf("%w: cluster, source, kind or name has %d bytes, and %d are the most", synchronizer.ErrInvalid, n, mostName))
+		return it
 	}
 	if m.Event != synchronizer.EventPut {
 		return it
