@@ -4,6 +4,7 @@ package relay
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,47 @@ func TestQueueRefuses(t *testing.T) {
 		published := fake.published()
 		return published[len(published)-1].Property("name") == "again"
 	}, limit, time.Millisecond)
+}
+
+// TestQueueIsAway: once that is known, clients need not wait for the queue to be sent
+// away: one does, and the first that comes when it is back is let in.
+func TestQueueIsAway(t *testing.T) {
+	fake := newFakeQueue()
+	known := func(f *fixture) bool {
+		f.away.mu.Lock()
+		defer f.away.mu.Unlock()
+		return f.away.away
+	}
+	f := newFixture(t, Options{Queue: fake}, func(s *Server) { s.publishTimeout = time.Millisecond })
+	require.False(t, known(f))
+	fake.refuse(true)
+	response, _ := f.upgrade(nil)
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	require.True(t, known(f))
+
+	f = newFixture(t, Options{Queue: fake}, func(s *Server) {
+		s.publishTimeout = limit
+		s.away.away = true
+	})
+	waited := make(chan int, 1)
+	go func() {
+		response, _ := f.upgrade(func(h http.Header) { h.Set("X-Api-Cluster", "patient") })
+		waited <- response.StatusCode
+	}()
+	require.Eventually(t, func() bool { return fake.waiting() == 1 }, limit, time.Millisecond)
+	for range 20 {
+		response, _ = f.upgrade(nil)
+		require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+		require.NotEmpty(t, response.Header.Get("Retry-After"))
+	}
+	require.Equal(t, 1, fake.waiting())
+	require.Contains(t, f.log.String(), errAway.Error())
+	fake.refuse(false)
+	require.Equal(t, http.StatusSwitchingProtocols, <-waited)
+	require.False(t, known(f))
+	for i := range 20 {
+		f.connect("a", fmt.Sprint(i))
+	}
 }
 
 // TestQueueIsSlow: nothing is lost and nobody is sent away if the queue

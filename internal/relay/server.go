@@ -89,6 +89,7 @@ type Server struct {
 	encoder  queue.Encoder
 	registry *registry
 	debts    debts
+	away     away
 	metrics  *metrics
 	replay   *replay // nil: off
 	// skipAlerts is SkipAlertsFrom as a set.
@@ -320,6 +321,11 @@ func shortened(text string) string {
 
 // introduce publishes ServerConnected and waits for the confirmation.
 func (s *Server) introduce(ctx context.Context, c *connection) error {
+	done, err := s.away.enter()
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, s.publishTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
@@ -362,6 +368,7 @@ func (s *Server) encode(m *synchronizer.Message) (synchronizer.Record, error) {
 // publish sends records to Out and counts them.
 func (s *Server) publish(ctx context.Context, records []synchronizer.Record) error {
 	err := s.options.Queue.Publish(ctx, synchronizer.Out, records)
+	s.away.learn(ctx, err)
 	if err == nil {
 		s.metrics.countProduced(s.options.QueueName, "success", records)
 		return nil
