@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -58,4 +59,22 @@ func TestBackup(t *testing.T) {
 			storetest.RequireSame(t, original, &backend{openAt(t, url, WithoutMigration()), url})
 		})
 	}
+}
+
+// One object that no API server would take does not let the queries of all fail.
+func TestViewsWithOddObjects(t *testing.T) {
+	ctx := t.Context()
+	db := openAt(t, pgtest.Database(t))
+	for n, text := range []string{`web`, `\u0000`, `\ud800`, `\ud83d\ude00`, `\\u0000`, "\xff", `\u0001`} {
+		row := pod("n", fmt.Sprint("o", n), uint64(n+1))
+		row.Body = fmt.Appendf(nil, `{"metadata":{"name":"o%d","labels":{"app":"%[2]s","%[2]s":"x"}},"n":1e999}`, n, text)
+		require.NoError(t, put(ctx, db, row))
+	}
+	rows, err := db.pool.Query(ctx, `SELECT name FROM fleet_objects WHERE (labels ->> 'app' = 'web' OR body -> 'metadata' ->> 'name' = 'o3')
+		AND (labels IS NULL OR (SELECT count(*) FROM json_each_text(labels)) > 0) ORDER BY name`)
+	require.NoError(t, err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"o0", "o3"}, names)
+	require.NoError(t, db.Check(ctx, func(problem string) { t.Error(problem) }))
 }
