@@ -41,6 +41,10 @@ type IssuedKey struct {
 	Revoked     time.Time // zero: it is good
 }
 
+// MaxNameBytes bounds the account and the cluster of a client: they are in the key of
+// every record and row. Clusters are called by URLs and ARNs at the longest.
+const MaxNameBytes = 512
+
 // maxDescription is how long a description may be, in bytes.
 const maxDescription = 200
 
@@ -58,6 +62,14 @@ func (k *IssuedKey) Validate() error {
 	for _, text := range []struct{ name, value string }{{"account", k.Account}, {"cluster", k.Cluster}, {"description", k.Description}} {
 		if !utf8.ValidString(text.value) || strings.ContainsFunc(text.value, unicode.IsControl) {
 			return fmt.Errorf("%w: the %s must be text without control characters", ErrInvalid, text.name)
+		}
+	}
+	for _, text := range []struct{ name, value string }{{"account", k.Account}, {"cluster", k.Cluster}} {
+		switch {
+		case len(text.value) > MaxNameBytes:
+			return fmt.Errorf("%w: the %s is longer than %d bytes", ErrInvalid, text.name, MaxNameBytes)
+		case strings.TrimSpace(text.value) != text.value:
+			return fmt.Errorf("%w: the %s has white space around it, which a header cannot have", ErrInvalid, text.name)
 		}
 	}
 	if len(k.Description) > maxDescription {

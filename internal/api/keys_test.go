@@ -120,6 +120,8 @@ func TestKeysAreForAdministrators(t *testing.T) {
 		{"admin-a", "DELETE", keys + "/" + of["a"], "", 200, "revoked"},
 		{"admin", "POST", keys, `{}`, 400, "account is empty"},
 		{"admin", "POST", keys, `{"account":"a/b"}`, 400, "slash"},
+		{"admin", "POST", keys, `{"account":" a"}`, 400, "white space"},
+		{"admin", "POST", keys, `{"account":"a","cluster":"` + strings.Repeat("c", 513) + `"}`, 400, "longer than 512 bytes"},
 		{"admin", "POST", keys, `{"account":"a","secret":"short"}`, 400, "16 to 512"},
 		{"admin", "POST", keys, `{"account":"a","secret":"with a blank in it, long"}`, 400, "printable ASCII"},
 		{"admin", "POST", keys, `{"account":"a","unknown":1}`, 400, "unknown"},

@@ -32,10 +32,6 @@ type ExtraHeaders struct {
 	ResourceGroup string
 }
 
-// maxNameBytes bounds an account and a cluster: they are in the key of every record
-// and row. Clusters are called by URLs and ARNs at the longest.
-const maxNameBytes = 512
-
 // minVersion is the lowest version that servers in the field accept for all
 // events, and what a client of unknown version calls itself.
 const minVersion = "v0.0.57"
@@ -73,8 +69,8 @@ func ParseHello(r *http.Request, extra ExtraHeaders) (hello synchronizer.Hello, 
 		return hello, "", fmt.Errorf("%w: the client calls its version %q; update it", synchronizer.ErrUnsupportedVersion, hello.SynchronizerVersion)
 	}
 	for _, name := range []string{headerAccount, headerCluster} {
-		if n := len(get(name)); n > maxNameBytes {
-			return hello, "", fmt.Errorf("%w: header %s has %d bytes, and %d are the most", synchronizer.ErrInvalid, name, n, maxNameBytes)
+		if n := len(get(name)); n > synchronizer.MaxNameBytes {
+			return hello, "", fmt.Errorf("%w: header %s has %d bytes, and %d are the most", synchronizer.ErrInvalid, name, n, synchronizer.MaxNameBytes)
 		}
 	}
 	if err := hello.Validate(); err != nil {
