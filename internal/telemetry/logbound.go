@@ -119,7 +119,9 @@ func (h calm) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h calm) WithAttrs(attrs []slog.Attr) slog.Handler { return calm{h.Handler.WithAttrs(attrs), h.flood} }
+func (h calm) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return calm{h.Handler.WithAttrs(attrs), h.flood}
+}
 
 // WithGroup implements slog.Handler.
 func (h calm) WithGroup(name string) slog.Handler { return calm{h.Handler.WithGroup(name), h.flood} }

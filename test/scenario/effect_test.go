@@ -203,6 +203,8 @@ func TestEffectOfPulsarKeys(t *testing.T) {
 	t.Parallel()
 	broker, namespace := brokers.SharedPulsar(t), fresh("effect")
 	tenant := fresh("tenant")
+	// A second cluster, that is not among the clusters of the configuration.
+	broker.Admin(t, http.MethodPut, "clusters/elsewhere", `{"serviceUrl":"http://127.0.0.1:1","brokerServiceUrl":"pulsar://127.0.0.1:1"}`)
 	require.NoError(t, openServer(t, func(c *config.Config) {
 		overPulsar(broker.URL, broker.AdminURL, namespace)(c)
 		c.Backend.PulsarConfig.Tenant = tenant
