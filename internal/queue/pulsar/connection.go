@@ -139,10 +139,12 @@ func open[T interface{ Close() }](ctx context.Context, q *Queue, w *watched, cre
 		if err != nil {
 			return none, err
 		}
-		w.expect.Store(int64(w.partitions))
-		w.asking.Store(true)
-		err = ask(made)
-		w.asking.Store(false)
+		if err = context.Cause(w.ctx); err == nil { // or it might be closed meanwhile, and never answer
+			w.expect.Store(int64(w.partitions))
+			w.asking.Store(true)
+			err = ask(made)
+			w.asking.Store(false)
+		}
 		if err != nil {
 			made.Close()
 			return none, err
