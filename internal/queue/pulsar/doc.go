@@ -44,7 +44,9 @@
 // a member that ends or dies has not acknowledged goes to the others, in order. When
 // a connection is lost, or the broker does not answer an acknowledgement for 3 s, delivery
 // begins anew behind what is acknowledged, and a batch from before cannot be
-// acknowledged any more. If the broker does not remember what
+// acknowledged any more. Who joins in the moment in which the last member leaves may be
+// handed later records of a key first, and then all behind what is acknowledged: a
+// race in the broker (4.0.7; about one in fifty). If the broker does not remember what
 // was acknowledged within a batch of the producer (acknowledgmentAtBatchIndexLevelEnabled),
 // the whole batch comes again.
 package pulsar

@@ -84,6 +84,7 @@ func TestContract(t *testing.T) {
 			return opens(config)
 		},
 		MaxPayload: maxRecordOfTests,
+		Rewinds:    true,
 		Patience:   patience,
 		Broker:     func(t *testing.T) queuetest.Broker { return newOwn(t) },
 		Ways:       ways(guarded),

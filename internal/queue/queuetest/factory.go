@@ -35,6 +35,10 @@ type Factory struct {
 	// OneMember says that a second member of a group is refused, and that the
 	// queue has one process at a time.
 	OneMember bool
+	// Rewinds says that somebody who joins in the moment in which the last member
+	// leaves may be handed later records of a key before the broker begins anew behind
+	// what is acknowledged.
+	Rewinds bool
 	// HoldsAll says that the broker is a fake, which keeps records in the memory
 	// of the test.
 	HoldsAll bool
