@@ -71,9 +71,14 @@ var alerts = []alert{
 		"The log line `dropped` names it (with its `traceId`, if there is one). `dead_letter`: the record is on the dead-letter topic; mend its cause, then publish it again. `too_large`: raise the limit or exclude the object. `unreadable_object`: the API server gave what is no object. `chunks_missing`: parts of a large record were lost on the broker. `replay_oversized`: raise `backend.replay.maxBytes`.",
 	},
 	{
-		"SynchronizerCommandsLost", `sum by (reason) (increase(synchronizer_drops_total{reason=~"client_backlog_full|client_disconnected|client_unheard|replay_expired|replay_capacity"}[15m])) > 0`, "", "warning",
+		"SynchronizerCommandsLost", `sum by (reason) (increase(synchronizer_drops_total{reason=~"client_backlog_full|client_disconnected|client_unheard"}[15m])) > 0`, "", "warning",
 		"commands for clients are dropped: {{ $labels.reason }}",
-		"A client does not read, or has left. `client_backlog_full` schedules a reconciliation by itself. Without replay, send the command again; with it (`backend.replay.enabled`) raise its limits. With several servers `replay_expired` is no sign of a loss: each keeps what another has delivered.",
+		"A client does not read, or has left. `client_backlog_full` schedules a reconciliation by itself. Otherwise send the command again, or let servers keep what a client missed (`backend.replay.enabled`).",
+	},
+	{
+		"SynchronizerReplayForgets", `sum by (reason) (increase(synchronizer_drops_total{reason=~"replay_expired|replay_capacity"}[15m])) > 0`, "", "info",
+		"what was kept for clients that are away is forgotten: {{ $labels.reason }}",
+		"With one server this is a loss: `replay_expired`: the client did not come back within `backend.replay.ttlSeconds`; `replay_capacity`: raise the limits of `backend.replay`. With several servers it is usual, since each also keeps what another has delivered; then leave this rule out.",
 	},
 	{
 		"SynchronizerQueueRefused", `increase(synchronizer_drops_total{reason="queue_refused"}[15m]) > 0`, "", "warning",
