@@ -14,8 +14,9 @@ require_go
 open_session
 logs=$work/logs
 mkdir "$logs"
-# The package that takes half of the time, most of it waiting, starts first.
-[ $# -gt 0 ] || set -- ./test/scenario ./...
+[ $# -gt 0 ] || set -- ./...
+# The package that takes a third of the time, most of it waiting, starts first.
+[ "$*" != ./... ] || set -- ./test/scenario ./...
 began=$SECONDS
 
 step() { printf '\n== %s (%d s)\n' "$1" "$((SECONDS - began))"; }
@@ -76,6 +77,8 @@ step 'go vet'
 run go vet "$@" || fail 'go vet has findings.'
 
 step 'go test'
+# Tests wait half of their time, so three packages at once keep two cores busy.
+parallel=$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))
 # Where results count, none of an earlier run do.
 fresh=()
 [ "${CI:-}" != true ] || fresh=(-count=1)
@@ -83,7 +86,7 @@ log=$work/test.log
 status=0
 # Of a package that passed only the closing line is shown, of another everything.
 run bash -c 'set -o pipefail; log=$1; shift; go test "$@" 2>&1 | tee "$log" | awk -f scripts/test-summary.awk' - \
-	"$log" -race -v -p 2 -timeout 20m ${fresh[@]+"${fresh[@]}"} "$@" || status=$?
+	"$log" -race -v -p "$parallel" -timeout 20m ${fresh[@]+"${fresh[@]}"} "$@" || status=$?
 
 skipped=$(awk -v list=skipped -f scripts/test-summary.awk "$log")
 passed=$(grep -c '^ *--- PASS' "$log" || true)
