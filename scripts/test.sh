@@ -77,8 +77,6 @@ step 'go vet'
 run go vet "$@" || fail 'go vet has findings.'
 
 step 'go test'
-# Tests wait half of their time, so three packages at once keep two cores busy.
-parallel=$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))
 # Where results count, none of an earlier run do.
 fresh=()
 [ "${CI:-}" != true ] || fresh=(-count=1)
@@ -86,7 +84,7 @@ log=$work/test.log
 status=0
 # Of a package that passed only the closing line is shown, of another everything.
 run bash -c 'set -o pipefail; log=$1; shift; go test "$@" 2>&1 | tee "$log" | awk -f scripts/test-summary.awk' - \
-	"$log" -race -v -p "$parallel" -timeout 20m ${fresh[@]+"${fresh[@]}"} "$@" || status=$?
+	"$log" -race -v -p 2 -timeout 20m ${fresh[@]+"${fresh[@]}"} "$@" || status=$?
 
 skipped=$(awk -v list=skipped -f scripts/test-summary.awk "$log")
 passed=$(grep -c '^ *--- PASS' "$log" || true)

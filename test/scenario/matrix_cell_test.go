@@ -168,7 +168,20 @@ func (c *cell) struck(t *testing.T) {
 			t.Logf("end of the log of the client:\n%s", c.log.tail(40))
 		}
 	})
-	eventually(c.t, "the proxy has struck with "+c.fault.name, func() bool { return c.proxy.Count(c.fault.proof) > 0 })
+	struckAt := c.struckAt
+	eventually(c.t, "the proxy has struck with "+c.fault.name, func() bool {
+		if c.proxy.Count(c.fault.proof) > 0 {
+			return true
+		}
+		// A watch that ends by itself may have done so before anything came that the
+		// fault could hit.
+		if c.fault.ends > 0 && time.Since(struckAt) > 2*c.fault.ends {
+			struckAt = time.Now()
+			c.fault.strike(c)
+			c.put(numbered("base", 0))
+		}
+		return false
+	})
 	if c.fault.lasting != nil {
 		c.fault.lasting(c)
 	}

@@ -21,6 +21,7 @@ type fault struct {
 	name    string
 	meaning string // for the page
 	options func(*kube.Options)
+	ends    time.Duration    // after which a watch ends by itself, in the cells of this fault
 	clock   agentpkg.Clock   // nil: the system's
 	strike  func(*cell)      // disturbs the watch, or the list
 	proof   faultproxy.Fault // what the proxy's log must have
@@ -116,6 +117,7 @@ var faults = []*fault{
 	{
 		name: "bookmarks only", meaning: "a watch keeps back events and gives bookmarks behind them: no client can know; the next list finds what was kept back",
 		options: func(o *kube.Options) { o.WatchTime = 3 * time.Second }, // the API server gives a bookmark 2 s before the end
+		ends:    3 * time.Second,
 		strike:  striking(faultproxy.BookmarksOnly{}), proof: faultproxy.BookmarksOnly{},
 		lasting: func(c *cell) {
 			if c.kind == profiles { // which gives no bookmark by itself, and to a watch that is open only
