@@ -28,7 +28,7 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 		if err != nil {
 			return err
 		}
-		if err := keepToIndexes(ctx, tx, query.Terms(), len(q.Names) > 0); err != nil {
+		if err := keepToIndexes(ctx, tx, query.Terms(), len(q.Names) > 0 || q.NamePrefix != ""); err != nil {
 			return err
 		}
 		page, err = walk.Page(ctx, reader{tx, query.Words()}, query, db.settings.limits, kinds)
@@ -39,8 +39,8 @@ func (db *DB) Objects(ctx context.Context, q synchronizer.ObjectQuery) (synchron
 
 // keepToIndexes tells the planner what it may not know, for as long as nobody has
 // analyzed the table, as after a first sync: that to read the whole table never pays for
-// a page, nor to sort all objects of a kind. Objects that are asked for by name are
-// looked up one by one, and those few have to be sorted.
+// a page, nor to sort all objects of a kind. Objects that are asked for by name, or its
+// beginning, are looked up, and those few may be sorted.
 func keepToIndexes(ctx context.Context, tx pgx.Tx, terms, named bool) error {
 	onOff := map[bool]string{true: "on", false: "off"}
 	_, err := tx.Exec(ctx, "SELECT set_config('enable_seqscan', $1, true), set_config('enable_sort', $2, true)", onOff[!terms], onOff[named])

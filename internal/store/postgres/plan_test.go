@@ -41,7 +41,7 @@ func TestPlansWithoutStatistics(t *testing.T) {
 		"names":          {walk.Range{InNamespace: true, Namespace: "team-3", Names: walk.Names{In: []string{"web-0001", "web-0400"}}}, "(name = ANY"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			named := c.of.Names.In != nil
+			named := c.of.Names.In != nil || c.of.Names.From != ""
 			var plan strings.Builder
 			require.NoError(t, db.reading(ctx, "explaining", func(tx pgx.Tx) error {
 				kinds, err := of(synchronizer.ClusterKind{ClusterID: prod, Kind: pods}).kinds(ctx, tx, nil)
