@@ -29,7 +29,8 @@ type Process struct {
 	Registry *prometheus.Registry
 	Drops    *telemetry.Drops
 	// Tracer is nil unless StartTracing was called and OTEL_* say where to.
-	Tracer   *tracing.Tracer
+	Tracer *tracing.Tracer
+
 	stopping atomic.Bool
 	ready    atomic.Pointer[func() error] // of the health port; nil: it is not served yet
 	status   atomic.Pointer[func() any]   // of the health port; nil: there is none

@@ -226,24 +226,28 @@ func kindOf(key *synchronizer.ObjectKey) synchronizer.ClusterKind {
 
 // floors reads those of the kinds of which a row is absent.
 func (i *Ingester) floors(ctx context.Context, tx synchronizer.Tx, keys []synchronizer.ObjectKey, rows []*synchronizer.Row) (map[synchronizer.ClusterKind]synchronizer.Order, error) {
-	floors := map[synchronizer.ClusterKind]synchronizer.Order{}
+	known := map[synchronizer.ClusterKind]bool{}
 	var kinds []synchronizer.ClusterKind
 	for k := range keys {
-		kind := kindOf(&keys[k])
-		if _, known := floors[kind]; rows[k] == nil && !known {
-			floors[kind] = synchronizer.Order{}
+		if kind := kindOf(&keys[k]); rows[k] == nil && !known[kind] {
+			known[kind] = true
 			kinds = append(kinds, kind)
 		}
 	}
+	return floorsOf(ctx, tx, kinds)
+}
+
+func floorsOf(ctx context.Context, tx synchronizer.Tx, kinds []synchronizer.ClusterKind) (map[synchronizer.ClusterKind]synchronizer.Order, error) {
 	if len(kinds) == 0 {
-		return floors, nil
+		return nil, nil
 	}
 	found, err := tx.Floors(ctx, kinds)
 	if err != nil {
 		return nil, err
 	}
-	for k := range kinds {
-		floors[kinds[k]] = found[k]
+	floors := make(map[synchronizer.ClusterKind]synchronizer.Order, len(kinds))
+	for k, kind := range kinds {
+		floors[kind] = found[k]
 	}
 	return floors, nil
 }
@@ -258,17 +262,12 @@ func late(ctx context.Context, tx synchronizer.Tx, p *plan, items []item, genera
 	for _, k := range about {
 		items[k].result = resultNoted // whatever an earlier run has found
 	}
-	kinds := kindsOf(items, about)
-	floors, err := tx.Floors(ctx, kinds)
+	floors, err := floorsOf(ctx, tx, kindsOf(items, about))
 	if err != nil {
 		return err
 	}
-	of := make(map[synchronizer.ClusterKind]synchronizer.Order, len(kinds))
-	for n, kind := range kinds {
-		of[kind] = floors[n]
-	}
 	for _, k := range about {
-		if it := &items[k]; p.order(it, generations).Compare(of[it.kind()]) <= 0 {
+		if it := &items[k]; p.order(it, generations).Compare(floors[it.kind()]) <= 0 {
 			it.result = resultLate
 		}
 	}

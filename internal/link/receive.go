@@ -51,15 +51,22 @@ type Patient interface {
 // AsPatient finds it in a link, or in what is wrapped by one that has a method Below;
 // nil if it is none.
 func AsPatient(l synchronizer.Link) Patient {
+	p, _ := find[Patient](l)
+	return p
+}
+
+// find gives the first of l, and of what it wraps, that is a T. Those that wrap a link
+// have a method Below.
+func find[T any](l synchronizer.Link) (none T, ok bool) {
 	for {
-		switch at := l.(type) {
-		case Patient:
-			return at
-		case interface{ Below() synchronizer.Link }:
-			l = at.Below()
-		default:
-			return nil
+		if found, ok := l.(T); ok {
+			return found, true
 		}
+		wraps, ok := l.(interface{ Below() synchronizer.Link })
+		if !ok {
+			return none, false
+		}
+		l = wraps.Below()
 	}
 }
 

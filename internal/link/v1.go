@@ -191,19 +191,12 @@ func (l *v1) Close(code int, reason string) error {
 }
 
 // CloseWithin is Close of a link that waits so long for the farewell of the peer, which
-// comes behind all that it has not read yet. What is wrapped by a link that has a method
-// Below is found.
+// comes behind all that it has not read yet.
 func CloseWithin(l synchronizer.Link, most time.Duration, code int, reason string) error {
-	for at := l; ; {
-		switch inner := at.(type) {
-		case *v1:
-			return inner.closeWithin(most, code, reason)
-		case interface{ Below() synchronizer.Link }:
-			at = inner.Below()
-		default:
-			return l.Close(code, reason)
-		}
+	if inner, ok := find[*v1](l); ok {
+		return inner.closeWithin(most, code, reason)
 	}
+	return l.Close(code, reason)
 }
 
 func (l *v1) closeWithin(wait time.Duration, code int, reason string) error {
